@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test bench quality expected soak spark service streams alarms series thresholds onnx reproduce pictures format clean
+.PHONY: demo check test test-lowest dist bench quality expected soak spark service streams alarms series thresholds onnx reproduce pictures format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -21,6 +21,23 @@ test: $(VENV)/.dev
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not spark and not exhaustive"
 	$(BIN)/pytest -n $(JOBS) --dist loadfile tests/spark
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(JOBS) tests/engine -m "not compiled"
+
+# The library, its adapters, the command line and the service with exactly the lowest versions that pyproject.toml
+# declares, in an environment of its own. River is left out: its lowest version needs newer versions of numpy and numba.
+LOWEST := .venv-lowest
+LOWEST_EXTRAS := experiments onnx pyod serve
+LOWEST_TESTS := tests/engine tests/tables tests/plots tests/report tests/cli tests/service $(filter-out tests/test_river.py \
+	tests/test_public_api.py tests/test_benchmarks.py tests/test_soak.py tests/test_series_benchmark.py,$(wildcard tests/test_*.py))
+
+test-lowest: $(LOWEST)/.installed
+	NUMBA_CACHE_DIR=$(LOWEST)/kernels $(LOWEST)/bin/python -m pytest -n $(JOBS) --dist worksteal \
+		-m "not spark and not exhaustive and not page" $(LOWEST_TESTS)
+
+# Build the wheel and the sdist; install each into a new environment outside the repository, and try it there.
+dist: $(VENV)/.build
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python packaging/smoke_test.py dist/*.whl dist/*.tar.gz
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
@@ -78,12 +95,25 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo
+	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo
 	find src -name __pycache__ -exec rm -rf {} +
 
 $(VENV)/.base: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.build: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	touch $@
+
+$(LOWEST)/.installed: pyproject.toml packaging/lowest_versions.py
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(PYTHON) packaging/lowest_versions.py $(LOWEST_EXTRAS) > $(LOWEST)/requirements.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(LOWEST)/requirements.txt \
+		pytest pytest-xdist hypothesis scipy schemathesis onnxruntime
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
 # The benchmark names peers that cannot be installed, and runs without them.

@@ -16,7 +16,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import BodyTooLongError, CapacityError
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.guard import Guard
-from imondrian.service.http.routes import incidents, lifecycle, points, status
+from imondrian.service.http.routes import backups, incidents, lifecycle, points, status
 from imondrian.service.limits import MIB, Limits
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
@@ -209,10 +209,11 @@ def test_no_response_of_any_size_is_written_by_fastapi():
         points.router,
         points.history_router,
         incidents.router,
+        backups.router,
         status.router,
     )
     endpoints = {route.endpoint for router in routers for route in router.routes}
-    assert len(endpoints) == 20
+    assert len(endpoints) == 21
     for endpoint in endpoints - {status.health, lifecycle.remove}:  # their responses are small
         assert inspect.signature(endpoint).return_annotation is Response, endpoint
 

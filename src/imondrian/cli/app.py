@@ -461,6 +461,23 @@ def serve(
     run(data, host, port, token_file, notify, notify_secret_file)
 
 
+@app.command()
+@click.argument("file")
+@click.option(
+    "--url", metavar="URL", default="http://127.0.0.1:8765", show_default=True, help="Address of the service."
+)
+@click.option("--token-file", metavar="FILE", help="File with the access token.  [default: $IMONDRIAN_TOKEN]")
+@options.CONSOLE
+def backup(console_options: ConsoleOptions, *, file: str, url: str, token_file: str | None) -> None:
+    """Copy everything that a running service stores to FILE.
+
+    To restore it, put it into an empty folder as imondrian.db, and start a service with that folder.
+    """
+    from imondrian.cli.commands.backup import backup as run
+
+    run(console_options, file, url, token_file)
+
+
 def _row_numbers(text: str | None) -> list[int]:
     try:
         return [int(number) for number in (text or "").split(",") if number.strip()]

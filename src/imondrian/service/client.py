@@ -2,10 +2,14 @@
 
 import json
 import math
+import os
+import shutil
+import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlsplit
 
@@ -14,6 +18,7 @@ from imondrian.base.errors import ImondrianError, InvalidInputError
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
 _RETRY = (429, 502, 503, 504)  # busy or restarting, or a proxy cannot reach the service
 _HEARTBEAT_TIMEOUT = 60.0  # seconds; the service sends something every 15 s
+_BACKUP_TIMEOUT = 600.0  # seconds; the service copies its data before it sends the first byte
 _JSON, _MODEL = "application/json", "application/octet-stream"
 
 
@@ -29,6 +34,13 @@ class ServiceError(ImondrianError):
     def __init__(self, status: int | None, detail: str) -> None:
         super().__init__(detail if status is None else f"The service returned {status}: {detail}")
         self.status = status
+
+
+class Backup(NamedTuple):
+    """What `Client.backup` has written."""
+
+    n_bytes: int
+    n_detectors: int
 
 
 class _Reply(NamedTuple):
@@ -264,7 +276,48 @@ class Client:
         self.describe(name)
         return self.restore(name, model)
 
+    def backup(self, path: str | os.PathLike[str]) -> Backup:
+        """Write a copy of everything that the service stores to a file, while the service runs.
+
+        To restore it, put it into an empty folder as `imondrian.db`, and start a service with that folder. Only the
+        owner of the file can read it. The file is complete at any time: it is written under a temporary name, checked,
+        and renamed.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write.
+
+        Returns
+        -------
+        Backup
+            `n_bytes` and `n_detectors`.
+
+        Raises
+        ------
+        ServiceError
+            If the service does not respond or has too little disk space, or if the copy arrives incomplete.
+        """
+        target, part = Path(path), Path(f"{os.fspath(path)}.part")
+        connection = self._connection_type(self._connection.host, self._connection.port, timeout=_BACKUP_TIMEOUT)
+        part.unlink(missing_ok=True)
+        try:
+            found = _write_backup(self._response_to_backup(connection), part)
+            part.replace(target)
+        finally:
+            connection.close()
+            part.unlink(missing_ok=True)
+        return found
+
     # -- private ------------------------------------------------------------------------------------------------
+
+    def _response_to_backup(self, connection: HTTPConnection) -> HTTPResponse:
+        """Request a backup, and return the response before its body has been read."""
+        try:
+            connection.request("GET", f"{self._base}/backup", headers=self._headers)
+            return connection.getresponse()
+        except (HTTPException, OSError) as error:
+            raise ServiceError(None, f"{self._address} does not respond: {error or type(error).__name__}") from None
 
     def _json(self, method: str, path: str, body: Any, request_id: str | None = None) -> Any:
         try:
@@ -311,6 +364,30 @@ class Client:
             content,
             float(wait) if wait.isdigit() else 0.0,
         )
+
+
+def _write_backup(response: HTTPResponse, path: Path) -> Backup:
+    """Write the body of a response to a new private file, and check that it is a complete database."""
+    if response.status != 200:
+        reply = _Reply(response.status, response.getheader("Content-Type", ""), response.read(), 0.0)
+        raise ServiceError(response.status, reply.detail())
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        shutil.copyfileobj(response, file)
+        file.flush()
+        os.fsync(file.fileno())
+        n_bytes, n_expected = file.tell(), int(response.getheader("Content-Length", "-1"))
+    if n_bytes != n_expected:
+        raise ServiceError(200, f"the backup has {n_expected:,} bytes, but only {n_bytes:,} arrived.")
+    database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise ServiceError(200, f"the backup is damaged: {verdict}.")
+        return Backup(n_bytes, int(database.execute("SELECT count(*) FROM detectors").fetchone()[0]))
+    except sqlite3.DatabaseError as error:
+        raise ServiceError(200, f"the backup is damaged: {error}.") from None
+    finally:
+        database.close()
 
 
 def _path(name: str, *parts: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from imondrian.base.errors import ImondrianError
 from imondrian.service.capacity import MemoryBudget
@@ -110,6 +110,10 @@ class Registry:
     def all(self) -> list[DetectorHandle]:
         """Return the detectors, oldest first, without those set aside."""
         return list(self._handles.values())
+
+    def backup(self) -> tuple[IO[bytes], int]:
+        """Return an open copy of everything stored, and its size in bytes; raise StorageError if there is no space."""
+        return self._store.backup()
 
     @property
     def n_set_aside(self) -> int:

@@ -16,7 +16,7 @@ from imondrian.service.http.fast_path import FastPath
 from imondrian.service.http.futures import FutureBridge
 from imondrian.service.http.guard import Guard
 from imondrian.service.http.listeners import Listeners
-from imondrian.service.http.routes import incidents, lifecycle, points, status
+from imondrian.service.http.routes import backups, incidents, lifecycle, points, status
 
 
 def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
@@ -35,6 +35,7 @@ def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
     api.state.copy_limit = ConcurrencyLimit(limits.copies_at_once, limits.waiting_for_slot)
     api.state.response_limit = ConcurrencyLimit(limits.large_responses_at_once, limits.waiting_for_slot)
     api.state.create_limit = ConcurrencyLimit(1, limits.waiting_for_slot)  # waiting requests occupy no thread
+    api.state.backup_limit = ConcurrencyLimit(1, limits.waiting_for_slot)
     api.state.read_limit = ConcurrencyLimitPerObject(1, limits.waiting_for_slot)  # one read per shared copy
     return Guard(FastPath(api), token, limits, api.state.memory)
 
@@ -68,6 +69,7 @@ def create_api(registry: Registry) -> FastAPI:
         points.history_router,
         incidents.router,
         lifecycle.model_router,
+        backups.router,
         status.router,
     ):
         api.include_router(router)

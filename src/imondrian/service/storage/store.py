@@ -7,23 +7,27 @@ digest, and is never used if it does not match; damaged entries are set aside, a
 
 import json
 import math
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from imondrian.service.changes.journal import Entry, Versions, current_versions, digest_of
 from imondrian.service.changes.replies import Reply, SavedReply
 from imondrian.service.errors import StorageError
 from imondrian.service.storage.event_table import EventTable, StoredEvent
-from imondrian.service.storage.sqlite import open_or_rescue
+from imondrian.service.storage.sqlite import make_private_file, open_or_rescue
 
 FILE = "imondrian.db"
 _N_SNAPSHOTS = 2  # per detector: the previous one is used if the last one is damaged
 _MAX_FREED_PAGES = 50_000  # returned to the file system at once
 _FILLER_BYTES = 2**20
+_PAGES_PER_STEP = 1_000  # of a backup; between two steps, requests are stored
+_SECONDS_BETWEEN_TRIES = 0.01  # of a step, while a transaction is open
+_SPARE_BYTES = 64 * 2**20  # that a backup leaves free on the disk
 
 
 class StoredDetector(NamedTuple):
@@ -58,10 +62,38 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.versions = current_versions()  # under which new entries are written
         self._with_versions: set[int] = set()  # detectors for which these versions are recorded
-        path = folder / FILE
+        self._path = path = folder / FILE
         with _storage_errors(path):
             self._database, self.complaints = open_or_rescue(path)
         self.events = EventTable(self._database)
+
+    def backup(self) -> tuple[IO[bytes], int]:
+        """Copy the file while other threads change it; return an open copy without a name, and its size.
+
+        SQLite copies the pages in steps, and repeats those that a transaction of this connection has changed
+        meanwhile: the copy has the state after one of the transactions. It disappears when it is closed.
+
+        Raises
+        ------
+        StorageError
+            If the disk has too little space for the copy.
+        """
+        path = self._path.with_name(f"{FILE}.backup")
+        with _storage_errors(path):
+            n_needed = self._path.stat().st_size + _SPARE_BYTES
+            if (n_free := shutil.disk_usage(path.parent).free) < n_needed:
+                raise StorageError(f"A backup needs {n_needed:,} bytes of disk space, but only {n_free:,} are free.")
+            path.unlink(missing_ok=True)  # left over from a process that was killed
+            make_private_file(path)
+            try:
+                copy = sqlite3.connect(path)
+                try:
+                    self._database.backup(copy, pages=_PAGES_PER_STEP, sleep=_SECONDS_BETWEEN_TRIES)
+                finally:
+                    copy.close()
+                return path.open("rb"), path.stat().st_size
+            finally:
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the file."""
