@@ -19,6 +19,7 @@ import numpy as np
 
 from imondrian import (
     Drift,
+    Fleet,
     IsolationMondrianForest,
     MondrianForest,
     Result,
@@ -53,7 +54,7 @@ Shingle(3).points(X[:, :1])
 
 save(detector, Path("model.imf"))
 loaded = load("model.imf")
-assert_type(loaded, MondrianForest | IsolationMondrianForest | StreamDetector)
+assert_type(loaded, MondrianForest | IsolationMondrianForest | StreamDetector | Fleet)
 if isinstance(loaded, StreamDetector):
     loaded.process(X[0])
 """
