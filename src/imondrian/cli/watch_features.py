@@ -123,9 +123,9 @@ class StreamChoice(NamedTuple):
     def _why_not(self, value: Any) -> str:
         """Return why a column with this value in the first record is not a feature; an empty string if it is one."""
         reason = _why_not_feature(value)
-        return "text, but the preset reads numbers only" if not reason and self._must_not_be(value) else reason
+        return "text, but the preset reads numbers only" if not reason and self._is_unsupported(value) else reason
 
-    def _must_not_be(self, value: Any) -> bool:
+    def _is_unsupported(self, value: Any) -> bool:
         return self.numbers_only and _is_category(value)
 
 
