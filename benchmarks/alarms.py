@@ -29,7 +29,7 @@ MAX_ROWS = 60_000
 
 
 def main() -> None:
-    """Print the three tables, and write the figures as JSON."""
+    """Print the tables of both parts, one per preset, and write the figures as JSON."""
     figures = {"calibration": calibration(), "usefulness": usefulness()}
     target = HERE / "results" / "alarms.json"
     target.parent.mkdir(exist_ok=True)
@@ -103,7 +103,7 @@ class SeriesResult(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """F1 of incidents: each window is to be found by one."""
+        """F1 of incidents; a window is found if an incident opens in it."""
         return 2.0 * self.n_found / (self.n_found + self.n_false + self.n_windows)
 
 

@@ -99,7 +99,7 @@ def tables() -> Iterator[Table]:
 
 
 def column(cells: list[str], is_category: bool) -> tuple[np.ndarray, bool]:  # noqa: FBT001
-    """Return the values of a column, and whether they are categories: text is, and numbers are if they are codes."""
+    """Return the values of a column, and whether they are categories, as text is, and numbers if `is_category`."""
     if not is_category:
         try:
             return np.array([float(cell) if cell else np.nan for cell in cells]), False
@@ -128,7 +128,7 @@ def ours(table: Table, seed: int) -> np.ndarray:
 
 
 def one_hot_isolation_forest(table: Table, seed: int) -> np.ndarray:
-    """Score with the isolation forest of scikit-learn, on medians and one column per category."""
+    """Score with the isolation forest of scikit-learn; gaps are filled with medians, and categories one-hot encoded."""
     from sklearn.ensemble import IsolationForest
 
     points = one_hot(table)

@@ -166,7 +166,7 @@ def evenly_spaced(group: np.ndarray, gap: float) -> np.ndarray:
 
 
 def draw_streams(axes: Axes, medians: Medians) -> None:
-    """Plot the time per stream point as bars; the peers have no blocks."""
+    """Plot the time per stream point as bars; the peers can only process points one by one."""
     set_style(axes, "Stream: score and learn, 100 x 256 of 2,048, d = 10")
     ours = {
         f"ours, {preset}, {label}": medians.get(streams.name_of(preset, mode))

@@ -5,11 +5,12 @@ One setting for all series; figures are means over seeds. Four tables:
 1. NAB, 25 series: its score (see nab_score.py) with one threshold for all series, if every row above the threshold is
    an alarm, and if there is at most one alarm in 150 rows; the rows per second that a detector scores and learns.
 2. Incidents at the default threshold of our detectors, on the same series (seed 0).
-3. SKAB, 20 files of 8 sensors: a detector learns the first 400 rows of a file and then scores the rest, without
-   learning or with. F1, false and missed alarms are those of all rows of all files, as in SKAB's own table, with alarms
-   above the highest score of rows 100 to 399, and for our detectors also above the threshold for p = 0.001. AUC: rows
-   from 400 on, the mean over the files. In these files "alarms from row 400 on" has an F1 of 0.70, because more than
-   half of the rows from 400 on are labelled: F1 has to be read together with the false alarms.
+3. SKAB, 20 files of 8 sensors: a detector learns the first 400 rows of a file and then scores the rest, with or
+   without learning them. F1 and the shares of false and missed alarms are computed over all rows of all files, as in
+   SKAB's own table. A row is an alarm if its score is above the highest score of rows 100 to 399; for our detectors,
+   there are also figures with the threshold for p = 0.001. AUC is that of the rows from 400 on, averaged over the
+   files. In these files "alarms from row 400 on" has an F1 of 0.70, because more than half of the rows from 400 on are
+   labelled: F1 has to be read together with the false alarms.
 4. Incidents of our detectors on SKAB, if they go on learning (seed 0); also on its file without anomalies.
 
 The data are in the folder named by IMONDRIAN_DATA. Peers that are not installed are named and left out.
@@ -161,7 +162,7 @@ class Incidents(NamedTuple):
     """Incidents on one series."""
 
     n_windows: int
-    delays: list[float]  # of the first incident in each window found, in widths of the window
+    delays: list[float]  # of the first incident in each window found, as a fraction of the width of the window
     n_false: int
 
 
@@ -236,7 +237,7 @@ def after_learning(is_alarm: np.ndarray) -> np.ndarray:
 
 
 def above_highest(scores: np.ndarray) -> np.ndarray:
-    """Return which rows score higher than all rows that were learned, except the first ones."""
+    """Return which rows score higher than every learned row from N_UNCALIBRATED on."""
     return after_learning(scores > scores[N_UNCALIBRATED:N_LEARNED].max())
 
 
@@ -315,7 +316,7 @@ def skab_incidents(series: Sequence[Series], runs: dict[str, list[np.ndarray]]) 
 
 
 def batch_figures(series: Sequence[Series]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the figures of detectors that only learn the first rows, and of alarms that look at no value."""
+    """Yield the figures of detectors that only learn the first rows, and of alarms that ignore the values."""
     for name, score in BATCH_PEERS.items():
         report(f"SKAB: {name}")
         scores = [score(columns_of(one)[:N_LEARNED], columns_of(one)) for one in series]
@@ -330,7 +331,7 @@ def batch_figures(series: Sequence[Series]) -> Iterator[tuple[str, dict[str, Any
 
 
 def last_median(values: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return the median of the last rows; NaN where there are fewer."""
+    """Return the median of each row and the n_rows - 1 rows before it; NaN where there are fewer rows."""
     medians = np.median(np.lib.stride_tricks.sliding_window_view(values, n_rows), axis=1)
     return np.append(np.full(n_rows - 1, np.nan), medians)
 
@@ -345,7 +346,7 @@ def t_squared_alarms(scores: np.ndarray) -> np.ndarray:
 
 
 def isolation_forest_alarms(scores: np.ndarray) -> np.ndarray:
-    """Return the alarms as in SKAB's notebook: the highest 0.05 % of the rows learned, smoothed."""
+    """Return the alarms as in SKAB's notebook: scores above those of 99.95 % of the learned rows, smoothed."""
     is_above = scores > np.quantile(scores[:N_LEARNED], 1.0 - IFOREST_SHARE)
     return last_median(is_above.astype(float), IFOREST_ROWS) > 0.5
 

@@ -24,8 +24,11 @@ class DamagedFileError(ImondrianError, ValueError):
 
 
 class BusyError(ImondrianError, RuntimeError):
-    """Code such as a signal handler called an object in the middle of another call of it. Nothing was changed."""
+    """A signal handler called a method while another call of the same object was running. Nothing was changed."""
 
 
 class StoreError(ImondrianError, OSError):
-    """The store of a fleet cannot be opened, read or written. The rows of the call were not processed."""
+    """The store of a fleet cannot be opened, read or written.
+
+    The first rows of the call may have been processed; `Fleet.n_rows` counts them.
+    """

@@ -2,7 +2,7 @@
 
 A damaged file raises ValueError or an error of `zipfile`. Reading never needs more memory than a small multiple of the
 file's length: the directory of the zip is checked before `zipfile` reads it, and the lengths of the members that it
-lists before they are read. A file is written and read at once; its members are views of its content in memory.
+lists before they are read. A file is written and read as a whole; its members are views of its content in memory.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _END_MARK, _END64_MARK, _LOCATOR64_MARK = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06
 
 @contextmanager
 def create(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
-    """Open an archive in memory for adding members; on exit, write it with its digest to the file at once.
+    """Open an archive in memory for adding members; on exit, write it with its digest to the file in one call.
 
     `zipfile` goes back to the start of each member, which in a file would take several system calls.
     """
@@ -122,7 +122,8 @@ def _check_directory(file: IO[bytes]) -> None:
     for n, length in [(n_members, n_bytes), *_sizes_in_end64(file, end - _LOCATOR64_SIZE)]:
         if n > _MAX_MEMBERS or length > _MAX_DIRECTORY:
             raise ValueError(
-                f"the file has {n} members, listed in {length} bytes, but may have at most {_MAX_MEMBERS}."
+                f"the file has {n} members, listed in {length} bytes, but may have at most {_MAX_MEMBERS}"
+                f" in {_MAX_DIRECTORY} bytes."
             )
     file.seek(end + _END.size)
 

@@ -12,7 +12,7 @@ from imondrian.forest.inputs import number_of_text
 from imondrian.stream.detector import StreamDetector
 
 _COUNTS = ("gap", "min_points", "cooldown")
-_BY_FEATURE = {"side": "both", "ignore_within": "none"}  # rules for single features, and what holds without one
+_BY_FEATURE = {"side": "both", "ignore_within": "none"}  # rules for single features, with the default of each
 
 
 class AlarmSettings(NamedTuple):

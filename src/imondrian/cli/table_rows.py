@@ -120,7 +120,7 @@ def column_rules(table: Table, names: list[str], options: FeatureOptions) -> Col
         options.id,
         options.calendar,
         FormatRules(options.decimal, options.thousands).checked(),
-        "," if table.facts.separator == ";" else None,  # where lists are separated by ;, numbers have a comma
+        "," if table.facts.separator == ";" else None,  # with ; between fields, a comma is probably decimal
     )
 
 

@@ -112,7 +112,7 @@ def greater(a: float, b: float) -> float:
 
 @helper
 def shrink(trees: Trees, t: int, node: int, x: Array) -> bool:
-    """Shrink the box of an inner node to those of its children after x was removed; return True if the box changed."""
+    """Shrink the box of an inner node to fit its children after x was removed; return True if the box changed."""
     slot = slot_of(node)
     if not is_on_face(trees, t, slot, x):
         return False  # x did not define any bound

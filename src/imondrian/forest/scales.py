@@ -1,4 +1,4 @@
-"""Feature weights: factors of the extent of each feature in the rates of cuts. The data are not transformed."""
+"""Feature weights, by which the rates of cuts multiply the extent of each feature. The data are not transformed."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from imondrian.engine.randomness import LARGEST
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.inputs import as_weights
 
-RARITY_WEIGHT, PLACE_WEIGHT = 4.0, 2.0  # with "std"; 2 is also the weight of a fair coin (0 or 1)
+RARITY_WEIGHT, PLACE_WEIGHT = 4.0, 2.0  # with "std"; a fair coin (0 or 1) would also have the weight 2
 
 
 class Scale(Protocol):

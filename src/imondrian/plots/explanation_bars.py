@@ -1,4 +1,4 @@
-"""Bar chart of explanations: the features with the largest shares of the score; numbers are too high or too low."""
+"""Bar chart of explanations: the features with the largest shares of the score, coloured by too high or too low."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple

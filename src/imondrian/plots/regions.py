@@ -161,7 +161,7 @@ def _draw_boundary(axes: Axes, surface: Surface, threshold: float) -> Artist:
 
 
 def _spread(values: Array, n: int, margin: float) -> Array:
-    """Return n values over the range of the values plus a margin on each side.
+    """Return n evenly spaced values over the range of the values plus a margin on each side.
 
     If the values are (nearly) constant, the margin is ignored and each side gets at least 0.5.
     """

@@ -20,7 +20,7 @@ from imondrian.spark.point_columns import Features
 def points_of(column: Any, features: Features) -> Array:
     """Return a column of features as a 2-d array: codes for categories, NaN for missing numbers.
 
-    A row of arrays or vectors that does not have as many values as there are features is missing entirely.
+    A row whose array or vector does not have one value per feature becomes NaN in all features.
     """
     values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not pa.types.is_struct(values.type):
@@ -54,7 +54,7 @@ def category_texts(column: Any, rows: Iterable[int], features: Features) -> list
 
 
 def usable_rows(points: Array, categorical: tuple[int, ...], missing: str) -> Array:
-    """Return a mask of the usable points: with a value, all within MAX_SIZE; numbers may be missing if not "raise"."""
+    """Return a mask of the usable points: with a value, none above MAX_SIZE, and with "raise" no missing number."""
     if not categorical and all_within_limit(points.ravel()):
         return np.ones(len(points), np.bool_)
     is_usable = ~(np.abs(points) > MAX_SIZE).any(axis=1) & have_values(points, categorical)

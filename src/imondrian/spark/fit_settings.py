@@ -40,7 +40,7 @@ class FitSettings(NamedTuple):
 
     @classmethod
     def with_threshold(cls, preset: Any, kind: Any, scale: Any, threshold: Any, missing: Any) -> Self:
-        """Return checked settings; the threshold is one of the command line, where a number is a probability."""
+        """Return checked settings; the threshold has the form of `--threshold`, in which a number is a probability."""
         contamination = contamination_of(resolved(threshold, "table_threshold", preset))
         return cls.checked(preset, kind, scale, contamination, missing)
 

@@ -36,9 +36,9 @@ class Features(NamedTuple):
 def features_to_learn(df: DataFrame, features: str | Sequence[str], categorical: Any) -> tuple[Column, Features]:
     """Return the features of a frame as one column, with their description; raise InvalidInputError if invalid.
 
-    Columns of text and booleans are categories, as are those that `categorical` lists. In the features of one column of
-    arrays or vectors, the categories are found by `with_feature_count`. A missing number is always NaN, never null, so
-    that Spark groups equal rows.
+    Columns of text and booleans are categories, as are those that `categorical` lists. If one column holds all
+    features as arrays or vectors, `with_feature_count` adds the categories later. A missing number is always NaN, never
+    null, so that Spark groups equal rows.
     """
     column = _column_of_arrays(df, features)
     if column is not None:

@@ -20,7 +20,7 @@ from imondrian.stream.series_explanations import series_parts
 
 _N_TREES = 32
 _MIN_POINTS = 8  # with fewer points before it, an alarm is not explained
-_FORESTS_PER_WINDOW = 16  # reference forests in a window full of alarms: at least as many, at most twice
+_FORESTS_PER_WINDOW = 16  # reference forests in a window full of alarms: at least this many, at most twice
 
 
 def longest_block(window: int) -> int:
@@ -59,7 +59,7 @@ def _step(n_points: int) -> int:
 
 
 def _longest_delay(window: int) -> int:
-    """Return how many points before an alarm at most are not among those that explain it."""
+    """Return the largest number of points just before an alarm that do not explain it."""
     return _step(window) - 1
 
 
@@ -68,7 +68,7 @@ class NumberedPoints(Protocol):
 
     @property
     def sampler(self) -> Sampler:
-        """The sampler that holds the points; another one: the points are others."""
+        """The sampler that holds the points; a different sampler has different points."""
 
     def numbered_points(self, first: int, end: int) -> Array:
         """Return the points with the numbers first, ..., end - 1, oldest first, that are in the window."""
@@ -82,7 +82,7 @@ class _Reference(NamedTuple):
 
     sampler: Sampler  # of the forest of the detector
     end: int  # number after its last point
-    n_points: int  # points can be forgotten
+    n_points: int  # changes if points are forgotten
     forest: MondrianForest
 
 
@@ -117,7 +117,7 @@ class AlarmExplainer:
         point : array of shape (n_values,) or None
             The point; by default the one with this number in the window.
         row : array of shape (n_features,), optional
-            With the preset "series": the row, of which the point has the deviations.
+            With the preset "series": the row from which the deviations in the point were computed.
         """
         reference = self._reference_for(points, number)
         if reference is None:
@@ -127,7 +127,7 @@ class AlarmExplainer:
         return _reasons(reference, point, row, self._layout, self._parameters["kind"])
 
     def release(self, number: int | None) -> None:
-        """Free the reference forest unless it can explain the point with this number; None: no such point is known."""
+        """Free the reference forest unless it can explain the point with this number; None: free it in any case."""
         end = None if number is None else reference_end(number, self._parameters["window"])
         if self._reference is not None and self._reference.end != end:
             self._reference = None

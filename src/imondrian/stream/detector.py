@@ -120,7 +120,7 @@ class StreamDetector:
         point is flagged with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that share of the
         latest points, those with the highest scores. "kmeans" (the paper): scores above the midpoint of the means of
         two clusters of the latest scores; there are always two clusters, even if no score is unusual. 0.5: scores above
-        0.5. "auto": 0.5 with the preset "paper", 0.001 with the others. Can be changed at any time: `threshold`.
+        0.5. "auto": 0.5 with the preset "paper", 0.001 with the others. The attribute can be set at any time.
     preset : "practice", "paper" or "series", default="practice"
         "practice": `kind="size"`, `scale="std"`, `threshold=0.001`, `window=2048`, `max_samples=256`, `n_trees=100`.
         "paper": `kind="depth"`, `scale=None` (unscaled features), `threshold="kmeans"`, the rest as before. "series",
@@ -139,8 +139,8 @@ class StreamDetector:
         window; with the preset "series", a sixteenth.
     learn_anomalies : bool, default=True
         Whether points labelled as anomalies are learned. If not, a stream that changes permanently may be flagged
-        forever, and rows are scored one by one, which is slower. With the preset "series", the usual values do not
-        learn them either.
+        forever, and rows are scored one by one, which is slower. With the preset "series", they do not
+        change the usual values either.
     shingle : int, default=1
         Number of consecutive rows that form a point, for time series whose shape matters. The preset "series" has no
         shingles.
@@ -161,7 +161,7 @@ class StreamDetector:
         that says whether it is missing. "raise": the row is unusable. A row without any value is always unusable. The
         preset "series" allows only "median", with which a missing number counts as a usual one, and "raise".
     rules : IncidentRules or dict, optional
-        Which alarms form an incident. Can be changed at any time: `rules`. If a rule names a feature, the rows must
+        Which alarms form an incident. The attribute can be set at any time. If a rule names a feature, the rows must
         have names: rows that do not have the feature raise an InvalidInputError, and so does a rule for a category.
 
     Attributes
@@ -269,7 +269,7 @@ class StreamDetector:
         keeps_gaps = layout.has_views and self._parameters["missing"] != "raise"
         gaps = StreamGaps(layout, "keep" if keeps_gaps else self._parameters["missing"], window)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
-        self._sampler = forest.sampler  # another one: the forest was built again
+        self._sampler = forest.sampler  # if the forest later has another one, it was built again
         incidents = IncidentTracker(self._parameters["rules"])
         self._state = StreamState(builder, gaps, threshold, incidents, window, self._parameters["warm_up"])
         self._events: tuple[IncidentEvent, ...] = ()
@@ -382,7 +382,7 @@ class StreamDetector:
 
     @property
     def alarm_rows(self) -> frozenset[int]:
-        """Indices of earlier alarms that the next of `events` may name: the first, the last and the peak.
+        """Indices of the earlier alarms to which the next event may refer: the first, the last and the peak.
 
         A caller that reports more about alarms, such as their times, needs to store it for these rows only.
         """
@@ -428,7 +428,7 @@ class StreamDetector:
         x : array of shape (n_features,), dictionary, or a number if there is one feature
         time : number, datetime, text or None, optional
             The time of the row, for the preset "series" only: seconds since 1970, a datetime, or ISO text. If omitted,
-            the row comes one usual step after the row before it.
+            the row is assumed to come one usual step after the latest time so far.
 
         Returns
         -------
@@ -589,7 +589,7 @@ class StreamDetector:
     def usual_values(self, X: Any, times: Any = None) -> Array:
         """Return what is usual for rows that come next, one after the other, with the preset "series".
 
-        Each of them is taken to be learned before the next one comes, even if anomalies are not learned.
+        It is assumed that each row is learned before the next one comes, even if anomalies are not learned.
 
         Parameters
         ----------
@@ -600,7 +600,7 @@ class StreamDetector:
         Returns
         -------
         array of shape (n_rows, 2, n_features)
-            What is usual at the hour of the row, and after the rows before it; NaN if nothing is known.
+            The usual value at the hour of the row, and the recent level before the row; NaN if nothing is known.
         """
         views, n_features = self._series_views().copy(), self._layout.n_features
         is_empty = hasattr(X, "__len__") and len(X) == 0
@@ -659,7 +659,7 @@ class StreamDetector:
         because a point consists of several rows, or with the preset "series", because later points depend on them. A
         row with missing numbers must be given as the window holds it, with the numbers that replaced them, which
         `rescore` returns; otherwise they are replaced as if the row came next. With "indicator", such a row differs
-        from one that had these numbers. Then, and with a shingle, forget the points themselves:
+        from one that had these numbers. In that case, and with a shingle, forget the points themselves:
         ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
 
         Parameters
@@ -866,7 +866,7 @@ class StreamDetector:
     def _last_row(self, rows: Array) -> Array | None:
         """Return the row before the next ones, if it is needed to fill them; None if there is none.
 
-        Its categories are not those of the row: gaps are numbers only.
+        Only its numbers are needed, so its categories may be 0.
         """
         if self._parameters["missing"] != "previous" or not np.isnan(rows).any():
             return None

@@ -6,7 +6,7 @@ from typing import Any
 from imondrian.alarms.incidents import AlarmReason, Incident
 from imondrian.models.explanations import Frequency, Reason
 
-CategoryText = Callable[[int, float], str]  # returns the category of a feature with a code; "" if it is not known
+CategoryText = Callable[[int, float], str]  # text of a category, given feature and code; "" if not known
 
 
 def unknown_category(_feature: int, _code: float) -> str:

@@ -34,7 +34,7 @@ class TimeCounts(NamedTuple):
     """Facts about the times of a series."""
 
     n_late: int  # rows whose time is before that of an earlier row
-    n_repeated: int  # rows with the latest time so far, which an earlier row has too
+    n_repeated: int  # rows whose time equals the latest time so far
     n_holes: int  # steps that are more than 100 times as long as usual
     step: float  # the usual time between two rows, in seconds; NaN if not known
 
@@ -78,14 +78,14 @@ class SeriesViews:
     """What is usual in a time series, and the deviations from it, which are the points of its forest.
 
     A point has two values for each feature: the deviation from what is usual at this hour of the day (the mean of about
-    50 latest values in this hour), and from the recent level (the exponential mean with a half-life of 200 rows). Where
-    one of the two is not known yet, the other takes its place. Without times, all rows belong to the same hour. A mean
-    learns a value that is further away than 100 recent mean absolute deviations as if it were at that distance.
+    the latest 50 values in this hour), and from the recent level (the exponential mean with a half-life of 200 rows).
+    Where one of the two is not known yet, the other takes its place. Without times, all rows belong to the same hour.
+    When the means are updated, a deviation is limited to 100 times the recent mean absolute deviation.
 
-    A row whose time is not known is taken to come one usual step after the latest time so far. A step that is more than
-    100 times as long as usual is a hole in the series: after it, the recent level starts again. Late and repeated rows
+    A row whose time is not known is assumed to come one usual step after the latest time so far. A step that is more
+    than 100 times as long as usual is a hole in the series: after it, the recent level restarts. Late and repeated rows
     are processed in the order in which they arrive, with the hour of their own time; after 100 late rows in succession,
-    the clock is taken to have been set back, and time goes on from the last of them.
+    the clock is assumed to have been set back, and time continues from the last of them.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class SeriesViews:
         return np.vstack([self.copy().points(rows[i : i + 1], times[i : i + 1]) for i in range(len(rows))])
 
     def without_values(self, before: "SeriesViews", times: Array | None) -> "SeriesViews":
-        """Return these views as if the latest rows had been missing numbers; `before` are the views before them."""
+        """Return these views as if all values of the latest rows were missing; `before` are the views before them."""
         other = before.copy()
         other.points(np.full_like(self.viewed.values, np.nan), times)
         other.viewed = self.viewed

@@ -26,9 +26,10 @@ class StreamGaps:
     """The missing numbers of a stream: what replaces them, and which values in the window are replacements.
 
     The medians are computed from the window, without replaced values, at the first gap and then at the first gap after
-    each eighth of the window (of the points so far, until it is full). Before a feature has a value, its gaps are 0.
-    Objects are replaced by others, so that an interruption leaves either the old or the new one. They share the arrays
-    of marks, so that a row costs no copy of them: `marked` writes only to entries that the old object does not read.
+    each eighth of the window (of the points so far, until it is full). Before a feature has a value, its gaps
+    are filled with 0. Every change returns a new object, so that an interruption leaves either the old or the new one.
+    They share the arrays of marks, which are therefore not copied for each row: `marked` writes only to entries that
+    the old object does not read.
 
     Parameters
     ----------
@@ -51,8 +52,8 @@ class StreamGaps:
         self._repeats, self._keeps = rule == "previous", rule == "keep"
         self._medians = np.full(0 if rule in ("raise", "keep") else layout.n_features, UNKNOWN_MEDIAN)
         self._expires = 0  # number of points shown after which the medians are computed again
-        # of the points with gaps, in their order: the number of the point, and which features were missing. Entry i is
-        # at i % n_entries. The last `window` of `n_marked` entries count; the next ones may be written at any time.
+        # Marks: one entry for each point with gaps, in order: the number of the point, and which features were missing.
+        # Entry i is at i % n_entries. The last `window` of `n_marked` entries count; the next may be written any time.
         n_entries = n_mark_entries(window) if rule in ("median", "indicator") else 0
         self._n_marked = 0
         self._numbers, self._masks = np.zeros(n_entries, np.int64), np.zeros((n_entries, layout.n_features), np.bool_)
@@ -161,7 +162,7 @@ class StreamGaps:
     # -- internal ---------------------------------------------------------------------------------------------
 
     def _numbers_in_window(self, n_shown: int) -> Array:
-        """Return the numbers of the points of the window, oldest first; none if nothing is marked as replaced."""
+        """Return the numbers of the points of the window, oldest first; none if the rule does not mark gaps."""
         return np.arange(max(n_shown - self._window, 0), n_shown if self._numbers.size else 0)
 
     def _step(self, n_shown: int) -> int:
@@ -198,7 +199,7 @@ class StreamGaps:
 
 
 def _repeated(rows: Array, last: Array) -> Array:
-    """Return rows in which each gap has the last value above it, or that of the row before."""
+    """Fill each gap with the last value above it in its column; `last` is the row above the first one."""
     if not np.isnan(rows).any():
         return rows
     joined = np.vstack([last, rows])

@@ -60,8 +60,8 @@ def replay(
 ) -> tuple[DetectorState, InvalidInputError | None]:
     """Apply entries until one is invalid; return the state before it, and its error.
 
-    Only InvalidInputError is the fault of an entry. All other errors are raised: their cause may be anything else (too
-    little memory, a full disk, a damaged file of another program, a defect), and all entries may be valid.
+    Only an InvalidInputError means that an entry is invalid. All other errors propagate: they may have another cause
+    (too little memory, a full disk, a damaged file of another program, a bug), and all entries may be valid.
     """
     for first in range(0, len(entries), batch_size):
         batch = entries[first : first + batch_size]
@@ -85,8 +85,8 @@ def _with_checked_configuration(record: StoredDetector, limits: Limits) -> Store
 def _cut(store: Store, record: StoredDetector, state: DetectorState) -> tuple[DetectorState, int]:
     """Discard everything after the last entry that was replayed; return the state, and how many entries were lost.
 
-    If later entries are known to have existed, their incidents may have been announced. So that their ids are not used
-    again, an entry is added after which ids have a new generation; it is applied at once.
+    If later entries are known to have existed, their incidents may have been announced. An entry that starts a new
+    generation of ids is then added and applied, so that the ids of those incidents are not used again.
     """
     number, last_number = state.entry_number, store.last_number(record.id)
     if last_number <= number:

@@ -143,7 +143,7 @@ def _line_blocks(body: bytes, max_row_bytes: int) -> Iterator[list[Any]]:
 
 
 def _decoded(i: int, content: bytes) -> Any:
-    """Return the value of JSON that contains point `i` or starts with it."""
+    """Decode JSON that is point `i`, or a list of points that starts with it."""
     try:
         text = content.decode()
         value, end = _DECODER.raw_decode(text)

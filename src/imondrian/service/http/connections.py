@@ -38,7 +38,7 @@ class Connections:
         self._idle: dict[Connection, None] = {}  # without an active request, idle longest first
         self._unparsed: deque[Connection] = deque()  # with received data that is not parsed yet
         self._is_checking = self._is_parsing = False
-        self.ending = asyncio.Event()  # set when the service begins to shut down; ends responses without an end
+        self.ending = asyncio.Event()  # set when the service begins to shut down; ends responses that stream events
 
     def protocol(
         self,
@@ -134,7 +134,7 @@ class Connection(RequestParser):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection; tell the active request, which may not be the one that arrived last."""
+        """Remove the connection; notify the active request, which may not be the one that arrived last."""
         self._connections.remove(self)
         super().connection_lost(exc)
         if self._active_cycle is not None:

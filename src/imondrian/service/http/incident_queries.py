@@ -12,7 +12,7 @@ _LOG = logging.getLogger("imondrian.service")
 
 
 class _Found(NamedTuple):
-    """An incident that may be part of a response; it is described only if it is."""
+    """An incident that may be part of a response; `describe` is called only if it is."""
 
     is_open: bool
     opened: float  # seconds since 1970; 0 if it is not known
@@ -64,7 +64,7 @@ def _response(found: list[_Found], limit: int | None = None) -> schemas.Incident
 
 
 def _described(found: _Found) -> schemas.Incident | None:
-    """Return an incident as part of a response; None, with a line in the log, if that fails: the others are shown."""
+    """Return an incident as part of a response; if that fails, log the error and return None, to show the others."""
     try:
         return schemas.Incident(**found.describe())
     except Exception:  # noqa: BLE001 (one incident must not hide those of all detectors)

@@ -16,12 +16,12 @@ from imondrian.stream.stream_explanations import reasons_of_point
 
 
 class PointExplainer:
-    """Explains points of a detector, which must not change in the meantime.
+    """Explains points of a detector; nothing else may change the detector while the explainer is used.
 
     Parameters
     ----------
     detector : StreamDetector
-        The detector; `learned_point` changes it.
+        The detector; `learned_point` and `learned_row` make it forget the point that they explain.
     names : list of str
         The names of its features.
     """
@@ -47,7 +47,7 @@ class PointExplainer:
         return self._reasons(point, rows, [*unknown, values])
 
     def learned_point(self, rows: Array, values: Sequence[Sequence[Value]], score: float) -> list[schemas.Reason]:
-        """Divide the score of a point, consisting of one or more rows, without the point itself.
+        """Divide the score that a learned point of one or more rows has in the forest without the point itself.
 
         If the window no longer holds the point, missing numbers are replaced as if the rows were the next ones.
         """
@@ -66,9 +66,9 @@ class PointExplainer:
         return self._reasons(point, row[None], [values], score)
 
     def _point_in_window(self, rows: Array) -> Array | None:
-        """Return the latest point of the window that these rows have become, or None if there is none.
+        """Return the latest point of the window that was made from these rows, or None if there is none.
 
-        The window has other values instead of missing numbers, so only the values that were posted are compared.
+        In the window, missing numbers have been replaced, so only the values that were posted are compared.
         """
         points = self._detector.forest.points()
         posted = self._layout.features_of_points(points)
@@ -88,7 +88,7 @@ class PointExplainer:
         return [_described(reason, self._value_of(reason, values)) for reason in reasons]
 
     def _value_of(self, reason: Reason, values: Sequence[Sequence[Value]]) -> Value:
-        """Return the value as it was posted; that of a number in an earlier row as a number, unknown text as null."""
+        """Return the value as it was posted; in earlier rows, numbers as stored, and None for an unknown category."""
         if reason.rows_ago == (0, 0):
             return values[-1][self._names.index(reason.feature)]
         if reason.text is not None:

@@ -52,7 +52,7 @@ class RequestParser(HttpToolsProtocol):
 
     A client may request another protocol with the header `Upgrade`. None is supported, so the header is ignored. But
     httptools treats everything after such a head as the other protocol, and may then parse the body as a request.
-    Therefore the head is given to a new parser without that header, followed by the rest.
+    Therefore a new parser gets the head without that header, and then the rest.
 
     Headers after a chunked body (trailers) are ignored.
 
@@ -186,7 +186,7 @@ class RequestParser(HttpToolsProtocol):
         HttpToolsProtocol.on_body(self, body)
 
     def on_message_complete(self) -> None:
-        """Complete the request, unless its head must be parsed again, and notice from now on if the client leaves."""
+        """Complete the request, unless its head must be parsed again; read on, to notice if the client disconnects."""
         self._n_next = _SMALL_PIECE
         if not self._is_upgrade:
             HttpToolsProtocol.on_message_complete(self)

@@ -1,4 +1,4 @@
-// The rules for single features in the settings form: which side counts, and how far from the expected value is ordinary.
+// The rules for single features in the settings form: which side counts, and up to which distance from the expected value it is ignored.
 
 import { byId, make } from "./dom.js";
 import { numberOrText, visible } from "./format.js";
