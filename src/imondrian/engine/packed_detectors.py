@@ -6,6 +6,7 @@ Parents, copies, populations and boxes follow from the leaves.
 
 import numpy as np
 
+from imondrian.engine.boxes import bound
 from imondrian.engine.compiled_invariants import NONE, has_nodes_that_exist, has_possible_counts, is_sound, n_inner
 from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.nodes import (
@@ -17,7 +18,7 @@ from imondrian.engine.nodes import (
     inner_node,
     is_leaf,
     is_point_of,
-    leaf_node,
+    population,
     slot_of,
 )
 from imondrian.engine.window import Selection, is_selected
@@ -57,26 +58,26 @@ def rebuild_trees(trees: Trees, chosen: Array, rings: Array, numbers: Array, sel
     `chosen` has the trees of the first detector, then those of the second and so on; ring k and numbers[k], the number
     of the next point, are those of detector k.
     """
-    n_trees = chosen.size // max(numbers.size, 1)
+    n_trees, order = chosen.size // max(numbers.size, 1), np.empty(trees.cuts.shape[1], np.uint32)
     for i in range(chosen.size):
         k = i // n_trees
-        if not rebuild(trees, chosen[i], rings[k], numbers[k], selection):
+        if not rebuild(trees, chosen[i], rings[k], numbers[k], selection, order):
             return int(chosen[i])
     return NONE
 
 
 @helper
-def rebuild(trees: Trees, t: int, ring: Array, number: int, selection: Selection) -> bool:
-    """Rebuild tree t from its head, its cuts and the window; return True if it is sound."""
+def rebuild(trees: Trees, t: int, ring: Array, number: int, selection: Selection, order: Array) -> bool:
+    """Rebuild tree t from its head, its cuts and the window; return True if it is sound. `order` is scratch space."""
     if not has_possible_counts(trees, t) or not has_nodes_that_exist(trees, t):
         return False
     write_parents(trees, t)
     for i in range(max(number - ring.shape[0], 0), number):
         if is_selected(trees.heads, t, i, selection) and not write_point(trees, t, ring[i % ring.shape[0]]):
             return False
-    for slot in range(trees.heads[t]["n_leaves"]):
-        if not count_above(trees, t, slot):
-            return False
+    if write_order(trees, t, order) != n_inner(trees, t):
+        return False
+    write_inner_nodes(trees, t, order)
     return is_sound(trees, t)
 
 
@@ -113,21 +114,39 @@ def write_point(trees: Trees, t: int, x: Array) -> bool:
 
 
 @helper
-def count_above(trees: Trees, t: int, slot: int) -> bool:
-    """Add the leaf in a slot to the populations and boxes of the nodes above it; return False if these are endless."""
-    n_copies, point = trees.copies[t, slot], trees.points[t, slot]
-    node, n_steps = trees.parents[t, leaf_node(slot)], 0
-    while node != NO_NODE:
-        n_steps += 1
-        if is_leaf(node) or n_steps > trees.heads[t]["n_leaves"]:
-            return False
-        above = slot_of(node)
-        is_first = trees.cuts[t, above]["population"] == 0
-        trees.cuts[t, above]["population"] += n_copies
-        for j in range(point.size):
-            if is_first or point[j] < trees.boxes[t, above, LOWER, j]:
-                trees.boxes[t, above, LOWER, j] = point[j]
-            if is_first or point[j] > trees.boxes[t, above, UPPER, j]:
-                trees.boxes[t, above, UPPER, j] = point[j]
-        node = trees.parents[t, node]
-    return True
+def write_order(trees: Trees, t: int, order: Array) -> int:
+    """Write the inner nodes below the root, each before its children; return their number.
+
+    The end of `order` is the stack of the nodes that remain. If the cuts form a cycle, the number is too large or too
+    small.
+    """
+    n_done, top, root = 0, order.size, trees.heads[t]["root"]
+    if trees.heads[t]["n_leaves"] > 0 and not is_leaf(root):
+        top -= 1
+        order[top] = root
+    while top < order.size and n_done < n_inner(trees, t):
+        node = order[top]
+        top += 1
+        order[n_done] = node
+        n_done += 1
+        cut = trees.cuts[t, slot_of(node)]
+        for child in (cut["left"], cut["right"]):
+            if not is_leaf(child):
+                if top <= n_done:
+                    return NONE
+                top -= 1
+                order[top] = child
+    return n_done if top == order.size else NONE
+
+
+@helper
+def write_inner_nodes(trees: Trees, t: int, order: Array) -> None:
+    """Write the population and the box of each inner node, children first."""
+    for i in range(n_inner(trees, t) - 1, -1, -1):
+        slot = slot_of(order[i])
+        left, right = trees.cuts[t, slot]["left"], trees.cuts[t, slot]["right"]
+        trees.cuts[t, slot]["population"] = population(trees, t, left) + population(trees, t, right)
+        for j in range(trees.boxes.shape[3]):
+            lower, upper = bound(trees, t, left, LOWER, j), bound(trees, t, left, UPPER, j)
+            trees.boxes[t, slot, LOWER, j] = min(lower, bound(trees, t, right, LOWER, j))
+            trees.boxes[t, slot, UPPER, j] = max(upper, bound(trees, t, right, UPPER, j))

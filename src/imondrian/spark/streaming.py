@@ -118,9 +118,10 @@ def watch(  # noqa: PLR0913
 ) -> DataFrame:
     """Score the rows of a stream with one detector per key, then learn them.
 
-    The detectors are instances of `StreamDetector` in Spark's state store: after a crash they are restored from the
-    checkpoint and continue bit for bit. Rows of one micro-batch have no order: those of a key are sorted by `time`, and
-    rows with the same time, or all if `time` is not given, by a hash of their values.
+    The results of a key are those of a `StreamDetector` with these settings, bit for bit; all keys have the same seed.
+    The detectors are in Spark's state store: after a crash they are restored from the checkpoint and continue bit for
+    bit. Rows of one micro-batch have no order: those of a key are sorted by `time`, and rows with the same time, or all
+    if `time` is not given, by a hash of their values.
 
     Parameters
     ----------
@@ -131,13 +132,19 @@ def watch(  # noqa: PLR0913
     features : list of str, or str
         Columns of numbers, text and booleans, or one column of arrays or vectors. Text and booleans are categories.
     window, max_samples, n_trees : int or "preset", default="preset"
-        As in `StreamDetector`. By default 256, 64 and 25, because there is one detector for each key; with the preset
+        As in `StreamDetector`. By default 256, 64 and 24, because there is one detector for each key; with the preset
         "series", those of `StreamDetector`: 15 MB per key for one feature, so choose a smaller window for many keys.
     threshold, preset, kind, scale
         As in `StreamDetector`. The preset "series" uses the times in `time`, with the hour in the time zone of the
         session.
     n_features : int, optional
         Number of features; required if one column holds them, because the rows are not known in advance.
+    n_groups : int, default=64
+        Number of groups into which the keys are divided. The detectors of a group are one value in the state store, and
+        its rows are processed in one pass. Choose about one group for 10 to 50 keys, and at least twice as many as
+        cores. It cannot be changed for a checkpoint. It has no effect where each key has its own state: with the preset
+        "series", categories, `missing="indicator"`, a shingle, `learn_anomalies=False`, and keys that are floats,
+        collated text or nested.
     time : str, optional
         A column of timestamps, by which the rows of a micro-batch are ordered. With the preset "series", also the times
         of the rows; a null is an unknown time.
