@@ -157,7 +157,7 @@ def filled_group():
 
 def test_a_state_of_another_form_is_refused():
     with pytest.raises(InvalidInputError, match=r"earlier version of imondrian, .*: use a new checkpoint"):
-        GroupCache().pop(b"PK\x03\x04 a detector", N_GROUPS)
+        GroupCache().pop(0, b"PK\x03\x04 a detector", N_GROUPS)
 
 
 def test_another_number_of_groups_is_refused():
@@ -194,17 +194,30 @@ def test_damage_with_a_valid_digest_is_refused_or_harmless():
 
 def test_the_cache_returns_groups_by_their_bytes():
     cache, group = GroupCache(), filled_group()
-    content = cache.put(group)
-    assert cache.pop(content, N_GROUPS) is group
-    again = cache.pop(content, N_GROUPS)  # no longer cached, so the bytes are read
+    content = cache.put(0, group)
+    assert cache.pop(0, content, N_GROUPS) is group
+    again = cache.pop(0, content, N_GROUPS)  # no longer cached, so the bytes are read
     assert again is not group
     assert again.to_bytes() == content
+
+
+def test_a_stale_group_lends_its_memory_to_the_state():
+    keys, X = keyed_rows()
+    cache, query = GroupCache(), settings()
+    group = KeyGroup(N_GROUPS)
+    group.process(keys[:300], X[:300], query)
+    content = group.to_bytes()
+    group.process(["other", *keys[300:400]], np.vstack([X[:1], X[300:400]]), query)
+    cache.put(0, group)  # a failed attempt
+    again = cache.pop(0, content, N_GROUPS)
+    assert again.to_bytes() == content
+    np.testing.assert_array_equal(processed(again, keys[300:], X[300:], query), expected_results(keys, X)[300:])
 
 
 def test_the_cache_is_bounded():
     group = filled_group()
     cache = GroupCache(max_bytes=group.n_bytes - 1)
-    assert cache.pop(cache.put(group), N_GROUPS) is not group
+    assert cache.pop(0, cache.put(0, group), N_GROUPS) is not group
 
 
 def test_settings_are_plain_json():

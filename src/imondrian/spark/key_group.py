@@ -2,7 +2,7 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self
 
@@ -200,8 +200,8 @@ class KeyGroup:
         return b"".join([_MAGIC, blake2b(content, digest_size=_DIGEST_BYTES).digest(), content])
 
     @classmethod
-    def from_bytes(cls, content: bytes, n_groups: int) -> Self:
-        """Return the group that `to_bytes` has written.
+    def from_bytes(cls, content: bytes, n_groups: int, spare: Self | None = None) -> Self:
+        """Return the group that `to_bytes` has written, in the memory of a spare group if there is one.
 
         Raises
         ------
@@ -216,12 +216,20 @@ class KeyGroup:
             if blake2b(body, digest_size=_DIGEST_BYTES).digest() != digest_of_group(content):
                 raise ValueError("the digest does not match.")  # noqa: TRY301
             group = cls(n_groups)
+            if spare is not None:
+                group._fleets = spare._emptied_fleets()  # noqa: SLF001
             group._read(body)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             if isinstance(error, (InvalidInputError, DamagedFileError)):
                 raise
             raise DamagedFileError(f"The state of a group of keys is damaged: {str(error)[:300]}") from None
         return group
+
+    def _emptied_fleets(self) -> dict[str, PackedFleet]:
+        """Return the fleets, without keys."""
+        for fleet in self._fleets.values():
+            fleet.forget_all()
+        return self._fleets
 
     def _read(self, content: memoryview) -> None:
         position = _LENGTH.itemsize + int(np.frombuffer(content, _LENGTH, 1)[0])
@@ -285,28 +293,37 @@ def digest_of_group(content: bytes) -> bytes:
 class GroupCache:
     """The groups that a worker wrote last, so that they need not be read again.
 
-    The valid state is always the one in the state store. A group is cached under the digest of its bytes, so that a
-    group of another batch, or of a failed attempt, is never used instead.
+    The valid state is always the one in the state store: a cached group is used only if the digest of its bytes is that
+    of the state, so that a group of another batch, or of a failed attempt, is never used instead. If the digest is
+    another one, the memory of the cached group is used for the group that is read, because to allocate the tables of a
+    fleet takes longer than to fill them.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._cached: OrderedDict[bytes, tuple[KeyGroup, int]] = OrderedDict()
+        self._cached: OrderedDict[Hashable, tuple[bytes, KeyGroup, int]] = OrderedDict()
         self._n_bytes = 0
 
-    def pop(self, content: bytes, n_groups: int) -> KeyGroup:
+    def pop(self, name: Hashable, content: bytes, n_groups: int) -> KeyGroup:
         """Return the group with these bytes, removed from the cache, or else loaded; the caller may change it."""
         check_group(content)
-        group, n_bytes = self._cached.pop(digest_of_group(content), (None, 0))
-        self._n_bytes -= n_bytes
-        return KeyGroup.from_bytes(content, n_groups) if group is None else group
+        digest, group = self._removed(name)
+        if group is not None and digest == digest_of_group(content):
+            return group
+        return KeyGroup.from_bytes(content, n_groups, group)
 
-    def put(self, group: KeyGroup) -> bytes:
-        """Cache a group and return its bytes; it must not be changed afterwards."""
+    def put(self, name: Hashable, group: KeyGroup) -> bytes:
+        """Cache a group under its name and return its bytes; it must not be changed afterwards."""
         content = group.to_bytes()
-        self._n_bytes -= self._cached.pop(digest_of_group(content), (None, 0))[1]
-        self._cached[digest_of_group(content)] = group, group.n_bytes
+        self._removed(name)
+        self._cached[name] = digest_of_group(content), group, group.n_bytes
         self._n_bytes += group.n_bytes
         while self._n_bytes > self._max_bytes:
-            self._n_bytes -= self._cached.popitem(last=False)[1][1]
+            self._removed(next(iter(self._cached)))
         return content
+
+    def _removed(self, name: Hashable) -> tuple[bytes, KeyGroup | None]:
+        """Remove a group and return its digest and the group, None if it is not cached."""
+        digest, group, n_bytes = self._cached.pop(name, (b"", None, 0))
+        self._n_bytes -= n_bytes
+        return digest, group

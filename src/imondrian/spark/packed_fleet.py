@@ -1,6 +1,7 @@
 """A fleet whose keys can be taken out as few bytes, and put back: what a state store holds of a group of keys."""
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -55,6 +56,14 @@ class PackedFleet(Fleet):
         notes["gaps"] = StreamDetector(**detector.parameters | {"missing": missing}).notes()["gaps"]
         self.forget(key)
         return StreamDetector.from_notes(detector.forest, notes)
+
+    def forget_all(self) -> None:
+        """Forget all keys; their memory is used again for others."""
+        for entry in self._table.entries.values():
+            self._table.shards.clear(entry)
+        self._table.entries.clear()
+        self._table.changed.clear()
+        self._records = self._records._replace(trackers={}, incidents=OrderedDict())
 
     # -- packing ------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """One detector per key on a stream: Structured Streaming stores the state and restores it after a crash."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -349,33 +349,34 @@ def _group_processor(settings: GroupSettings, idle: timedelta | None, *, uses_wa
     """Return the function that processes the rows of a group of keys in a micro-batch with its detectors."""
     milliseconds = None if idle is None else max(idle // timedelta(milliseconds=1), 1)
 
-    def process(_key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    def process(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
-        group = _groups.pop(bytes(state.get[0]), settings.n_groups) if state.exists else KeyGroup(settings.n_groups)
+        name, n_groups = (settings.detector, settings.n_groups, key), settings.n_groups
+        group = _groups.pop(name, bytes(state.get[0]), n_groups) if state.exists else KeyGroup(n_groups)
         now = 0
         if milliseconds is not None:
             now = state.getCurrentWatermarkMs() if uses_watermark else state.getCurrentProcessingTimeMs()
         if state.hasTimedOut:
-            _store(group, state, now, uses_watermark=uses_watermark)
+            _store(name, group, state, now, uses_watermark=uses_watermark)
             return
         rows = pd.concat(frames).sort_values([_TIME, _HASH], kind="stable", ignore_index=True)
         points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), settings.features)
         results = group.process(rows[_KEY], points, settings)
         if milliseconds is not None:
             group.deadlines |= _deadlines(rows, now, milliseconds, uses_watermark=uses_watermark)
-        _store(group, state, now, uses_watermark=uses_watermark)
+        _store(name, group, state, now, uses_watermark=uses_watermark)
         yield _with_results(rows.drop(columns=_EXTRA_COLUMNS, errors="ignore"), results)
 
     return process
 
 
-def _store(group: KeyGroup, state: GroupState, now: int, *, uses_watermark: bool) -> None:
+def _store(name: Hashable, group: KeyGroup, state: GroupState, now: int, *, uses_watermark: bool) -> None:
     """Remove idle keys of a group, store the others, and set the timeout for the next one that may become idle."""
     group.remove_before(now)
     if group.n_keys == 0:
         state.remove()
         return
-    state.update((_groups.put(group),))
+    state.update((_groups.put(name, group),))
     if group.deadlines:
         earliest = max(min(group.deadlines.values()), now + 1)
         if uses_watermark:
