@@ -1,7 +1,7 @@
 """One detector per key on a stream: Structured Streaming stores the state and restores it after a crash."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -14,13 +14,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
     DataType,
+    DateType,
+    DecimalType,
     DoubleType,
+    IntegralType,
     LongType,
     MapType,
+    StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
     VariantType,
 )
@@ -48,10 +54,12 @@ from imondrian.base.option_types import (
     ThresholdOrPreset,
 )
 from imondrian.engine.series_views import MAX_SECONDS
+from imondrian.forest.inputs import as_count
 from imondrian.rows.named_rows import CodedRows
 from imondrian.spark.arrow_points import check_usable, coded_column, points_of, usable_rows
 from imondrian.spark.column_transfer import from_pandas, pandas_columns, pandas_fields, transfer_name
 from imondrian.spark.detector_cache import DetectorCache
+from imondrian.spark.key_group import GroupCache, GroupResults, GroupSettings, KeyGroup, detector_settings, fits_fleet
 from imondrian.spark.point_columns import (
     POINT,
     Features,
@@ -67,6 +75,10 @@ from imondrian.stream.detector import Results, StreamDetector
 from imondrian.stream.stream_parameters import check_rules_match
 
 _TIME, _LOCAL, _HASH, _EVENT = "imondrian_time", "imondrian_local", "imondrian_hash", "imondrian_event"
+_KEY, _GROUP = "imondrian_key", "imondrian_group"
+_EXTRA_COLUMNS = [POINT, _TIME, _LOCAL, _HASH, _EVENT, _KEY, _GROUP]
+_EXACT_TYPES = (IntegralType, BooleanType, DateType, DecimalType, TimestampType, TimestampNTZType, BinaryType)
+MAX_GROUPS = 2**20
 _KEYED_SIZES = {"window": KEYED_WINDOW, "max_samples": KEYED_MAX_SAMPLES, "n_trees": KEYED_N_TREES}
 _EARLIEST = -(2**63)
 _RESULTS = [
@@ -76,7 +88,7 @@ _RESULTS = [
     StructField(LABEL, BooleanType()),
     StructField(INCIDENT, LongType()),
 ]
-_cache = DetectorCache()
+_cache, _groups = DetectorCache(), GroupCache()
 SetTimeout = Callable[[GroupState, Any], None]
 Process = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
@@ -94,6 +106,7 @@ def watch(  # noqa: PLR0913
     kind: KindOrPreset = "preset",
     scale: ScaleOrPreset = "preset",
     n_features: int | None = None,
+    n_groups: int = 64,
     time: str | None = None,
     lateness: str | None = None,
     identity: str | Sequence[str] | None = None,
@@ -105,9 +118,10 @@ def watch(  # noqa: PLR0913
 ) -> DataFrame:
     """Score the rows of a stream with one detector per key, then learn them.
 
-    The detectors are instances of `StreamDetector` in Spark's state store: after a crash they are restored from the
-    checkpoint and continue bit for bit. Rows of one micro-batch have no order: those of a key are sorted by `time`, and
-    rows with the same time, or all if `time` is not given, by a hash of their values.
+    The results of a key are those of a `StreamDetector` with these settings, bit for bit; all keys have the same seed.
+    The detectors are in Spark's state store: after a crash they are restored from the checkpoint and continue bit for
+    bit. Rows of one micro-batch have no order: those of a key are sorted by `time`, and rows with the same time, or all
+    if `time` is not given, by a hash of their values.
 
     Parameters
     ----------
@@ -118,13 +132,19 @@ def watch(  # noqa: PLR0913
     features : list of str, or str
         Columns of numbers, text and booleans, or one column of arrays or vectors. Text and booleans are categories.
     window, max_samples, n_trees : int or "preset", default="preset"
-        As in `StreamDetector`. By default 256, 64 and 25, because there is one detector for each key; with the preset
+        As in `StreamDetector`. By default 256, 64 and 24, because there is one detector for each key; with the preset
         "series", those of `StreamDetector`: 15 MB per key for one feature, so choose a smaller window for many keys.
     threshold, preset, kind, scale
         As in `StreamDetector`. The preset "series" uses the times in `time`, with the hour in the time zone of the
         session.
     n_features : int, optional
         Number of features; required if one column holds them, because the rows are not known in advance.
+    n_groups : int, default=64
+        Number of groups into which the keys are divided. The detectors of a group are one value in the state store, and
+        its rows are processed in one pass. Choose about one group for 10 to 50 keys, and at least twice as many as
+        cores. It cannot be changed for a checkpoint. It has no effect where each key has its own state: with the preset
+        "series", categories, `missing="indicator"`, a shingle, `learn_anomalies=False`, and keys that are floats,
+        collated text or nested.
     time : str, optional
         A column of timestamps, by which the rows of a micro-batch are ordered. With the preset "series", also the times
         of the rows; a null is an unknown time.
@@ -174,9 +194,8 @@ def watch(  # noqa: PLR0913
     check_rules_match(detector.rules, detector.parameters["n_features"], None)  # detectors get rows without names
     rows = _without_late_rows(stream, time, lateness, identity)
     timeout, set_timeout = _idle_timeout(idle, lateness)
-    point = coded_column(column, feature_info)
     extra_columns = [
-        point.alias(POINT),
+        coded_column(column, feature_info).alias(POINT),
         _time_in_microseconds(time).alias(_TIME),
         _local_seconds(time).alias(_LOCAL),
         _row_hash(rows).alias(_HASH),
@@ -185,13 +204,27 @@ def watch(  # noqa: PLR0913
         extra_columns.append(
             column_named(str(time)).alias(_EVENT)  # the original column, which carries Spark's watermark
         )
-    groups = rows.select(*pandas_columns(rows.schema), *extra_columns).groupBy(
-        *(transfer_name(rows.schema, name) for name in keys)
-    )
+    as_count(n_groups, "n_groups", 1, MAX_GROUPS)
+    if fits_fleet(detector) and all(_is_exact(rows.schema[name].dataType) for name in keys):
+        key_text = F.to_json(F.struct(*(pandas_columns(rows.schema)[rows.schema.names.index(name)] for name in keys)))
+        extra_columns += [key_text.alias(_KEY), F.pmod(F.xxhash64(key_text), F.lit(n_groups)).alias(_GROUP)]
+        grouping = [_GROUP]
+        settings = GroupSettings(detector_settings(detector), n_groups, feature_info, on_error)
+        process = _group_processor(settings, idle, uses_watermark=lateness is not None)
+    else:
+        grouping = [transfer_name(rows.schema, name) for name in keys]
+        process = _processor(feature_info, parameters, on_error, set_timeout)
+    groups = rows.select(*pandas_columns(rows.schema), *extra_columns).groupBy(*grouping)
     schema = StructType([*pandas_fields(rows.schema), *_RESULTS])
-    process = _processor(feature_info, parameters, on_error, set_timeout)
     results = groups.applyInPandasWithState(process, schema, "model binary", "append", timeout)
     return results.select(*from_pandas(rows.schema), *(field.name for field in _RESULTS))
+
+
+def _is_exact(data_type: DataType) -> bool:
+    """Return True if values of this type are equal exactly if their texts are."""
+    if isinstance(data_type, StringType):
+        return data_type.collation == StringType().collation
+    return isinstance(data_type, _EXACT_TYPES)
 
 
 def _sizes(preset: StreamPresetName, sizes: dict[str, Any]) -> dict[str, Any]:
@@ -307,9 +340,57 @@ def _processor(features: Features, parameters: dict[str, Any], on_error: str, se
         results = detector.process_many(points.view(CodedRows), times)
         state.update((_cache.put(detector),))
         set_timeout(state, rows[_TIME])
-        yield _with_results(rows.drop(columns=[POINT, _TIME, _LOCAL, _HASH, _EVENT], errors="ignore"), results)
+        yield _with_results(rows.drop(columns=_EXTRA_COLUMNS, errors="ignore"), results)
 
     return process
+
+
+def _group_processor(settings: GroupSettings, idle: timedelta | None, *, uses_watermark: bool) -> Process:
+    """Return the function that processes the rows of a group of keys in a micro-batch with its detectors."""
+    milliseconds = None if idle is None else max(idle // timedelta(milliseconds=1), 1)
+
+    def process(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
+        name, n_groups = (settings.detector, settings.n_groups, key), settings.n_groups
+        group = _groups.pop(name, bytes(state.get[0]), n_groups) if state.exists else KeyGroup(n_groups)
+        now = 0
+        if milliseconds is not None:
+            now = state.getCurrentWatermarkMs() if uses_watermark else state.getCurrentProcessingTimeMs()
+        if state.hasTimedOut:
+            _store(name, group, state, now, uses_watermark=uses_watermark)
+            return
+        rows = pd.concat(frames).sort_values([_TIME, _HASH], kind="stable", ignore_index=True)
+        points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), settings.features)
+        results = group.process(rows[_KEY], points, settings)
+        if milliseconds is not None:
+            group.deadlines |= _deadlines(rows, now, milliseconds, uses_watermark=uses_watermark)
+        _store(name, group, state, now, uses_watermark=uses_watermark)
+        yield _with_results(rows.drop(columns=_EXTRA_COLUMNS, errors="ignore"), results)
+
+    return process
+
+
+def _store(name: Hashable, group: KeyGroup, state: GroupState, now: int, *, uses_watermark: bool) -> None:
+    """Remove idle keys of a group, store the others, and set the timeout for the next one that may become idle."""
+    group.remove_before(now)
+    if group.n_keys == 0:
+        state.remove()
+        return
+    state.update((_groups.put(name, group),))
+    if group.deadlines:
+        earliest = max(min(group.deadlines.values()), now + 1)
+        if uses_watermark:
+            state.setTimeoutTimestamp(earliest)
+        else:
+            state.setTimeoutDuration(earliest - now)
+
+
+def _deadlines(rows: pd.DataFrame, now: int, milliseconds: int, *, uses_watermark: bool) -> dict[str, int]:
+    """Return the time in milliseconds after which each key of the rows is removed."""
+    if not uses_watermark:
+        return dict.fromkeys(rows[_KEY], now + milliseconds)
+    latest = rows.groupby(_KEY, sort=False)[_TIME].max() // 1000
+    return {key: max(int(time), now) + milliseconds for key, time in latest.items()}
 
 
 def check_categories(detector: StreamDetector, features: Features) -> None:
@@ -322,7 +403,7 @@ def check_categories(detector: StreamDetector, features: Features) -> None:
         )
 
 
-def _with_results(rows: pd.DataFrame, results: Results) -> pd.DataFrame:
+def _with_results(rows: pd.DataFrame, results: Results | GroupResults) -> pd.DataFrame:
     """Add the results to the rows; score, surprise and label of a skipped row are null."""
     is_scored = ~np.isnan(results.score)
     labels = pd.arrays.BooleanArray(results.is_anomaly.astype(np.bool_), ~is_scored)
