@@ -1,7 +1,6 @@
 """A fleet whose keys can be taken out as few bytes, and put back: what a state store holds of a group of keys."""
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from imondrian.engine.packed_detectors import pack_cuts, rebuild_trees, unpack_c
 from imondrian.engine.surprise import SINCE
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.results import Key
-from imondrian.fleet.shards import KEYS_PER_SHARD
 from imondrian.forest.samplers import Window
 from imondrian.forest.scales import are_valid_moments
 from imondrian.stream.detector import StreamDetector
@@ -63,13 +61,14 @@ class PackedFleet(Fleet):
             self._table.shards.clear(entry)
         self._table.entries.clear()
         self._table.changed.clear()
-        self._records = self._records._replace(trackers={}, incidents=OrderedDict())
+        self._table.trackers.clear()
+        self._incidents.clear()
 
     # -- packing ------------------------------------------------------------------------------------------------------
 
     def packed(self) -> list[bytes]:
         """Return everything that `put_back` needs, as parts to be joined."""
-        trackers = {key: tracker.state() for key, tracker in self._records.trackers.items()}
+        trackers = {key: tracker.state() for key, tracker in self._table.trackers.items()}
         parts = [_with_length(json.dumps([list(self._table.entries), list(trackers.items())]).encode())]
         for index, entries, _ in self._by_shard(list(self._table.entries.values())):
             parts += _packed_detectors(self._table.shards.shard(index), entries)
@@ -95,12 +94,12 @@ class PackedFleet(Fleet):
             tracker = IncidentTracker(self._parameters["rules"])
             counts = self._table.shards.detector(self._table.entries[key]).counts[0]
             tracker.restore(notes, int(counts["n_seen"]), self._parameters["n_features"], 1)
-            self._records.trackers[key] = tracker
+            self._table.trackers[key] = tracker
         return reader.position
 
     def _by_shard(self, entries: list[int]) -> Iterator[tuple[int, Array, Array]]:
         """Yield for each shard its index, the detectors there, and their positions among the entries."""
-        indices, detectors = np.divmod(np.array(entries, np.int64), KEYS_PER_SHARD)
+        indices, detectors = np.divmod(np.array(entries, np.int64), self._table.shards.keys_per_shard)
         for index in np.unique(indices):
             yield int(index), detectors[indices == index], np.flatnonzero(indices == index)
 
