@@ -9,7 +9,7 @@ from processes import in_new_process
 from timing import Entrant, Measurement, Task, measurements, time_tasks
 
 N_KEYS, N_PEER_KEYS, N_PEER_ROWS, N_STORED, REPEATS = 10_000, 500, 2_000, 500, 5
-N_MEMORY_KEYS = {"ours": 5_000, "krcf": 500}
+N_MEMORY_KEYS = {"ours": 10_000, "krcf": 500}
 ROWS = f"fleet, {N_KEYS} keys, d = 1: blocks of {BLOCK}"
 MEMORY = "fleet, d = 1: memory a key"
 RETURN = "fleet, d = 1: back from the store"
