@@ -67,9 +67,8 @@ def warm_fleet(n_keys: int, n_distinct: int, **settings: Any) -> Any:
 
     fleet, rng = Fleet(1, **settings), np.random.default_rng(0)
     keys = np.arange(n_distinct)
-    for _ in range(4):
-        rows = rng.normal(size=(n_distinct * WINDOW // 4, 1))
-        fleet.process_many(np.tile(keys, WINDOW // 4), rows)
+    for _ in range(WINDOW // 8):
+        fleet.process_many(np.tile(keys, 8), rng.normal(size=(n_distinct * 8, 1)))
     table = fleet._table  # noqa: SLF001
     for key in range(n_distinct, n_keys):
         if key % 1_000 == 0 and available_bytes() < SPARE:

@@ -1,7 +1,5 @@
 """Fleets: one detector per key (24 trees, 64 of the last 256 points, d = 1), and krcf with one forest per key."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from contests import Contest, Effort
@@ -10,10 +8,8 @@ from peers import why_missing
 from processes import in_new_process
 from timing import Entrant, Measurement, Task, measurements, time_tasks
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 N_KEYS, N_PEER_KEYS, N_PEER_ROWS, N_STORED, REPEATS = 10_000, 500, 2_000, 500, 5
+N_MEMORY_KEYS = {"ours": 10_000, "krcf": 500}
 ROWS = f"fleet, {N_KEYS} keys, d = 1: blocks of {BLOCK}"
 MEMORY = "fleet, d = 1: memory a key"
 RETURN = "fleet, d = 1: back from the store"
@@ -52,21 +48,18 @@ def peer_task(rng: np.random.Generator) -> Task:
     return Task(run, N_PEER_ROWS)
 
 
-def measure_memory(effort: Effort) -> list[Measurement]:
+def measure_memory(_effort: Effort) -> list[Measurement]:
     """Return the resident memory per key, each in a new process."""
     names = ["ours"] if why_missing("krcf") else ["ours", "krcf"]
-    found = {Entrant(name): [in_new_process("fleet_memory", name, effort.rows(2_000))["KB"]] for name in names}
+    found = {Entrant(name): [in_new_process("fleet_memory", name, N_MEMORY_KEYS[name])["KB"]] for name in names}
     return measurements(MEMORY, found, "KB")
 
 
 def measure_return(effort: Effort) -> list[Measurement]:
     """Return the processor time to read a key from the store: the median, and the 99 % quantile."""
     milliseconds = np.array(return_seconds(effort.rows(N_STORED))) * 1e3
-    figures: dict[str, Callable[[np.ndarray], np.floating]] = {
-        RETURN: np.median,
-        LATE_RETURN: lambda values: np.quantile(values, 0.99),
-    }
-    return [Measurement(name, "ours", 1, "ms", [float(figure(milliseconds))]) for name, figure in figures.items()]
+    shares = {RETURN: 0.5, LATE_RETURN: 0.99}
+    return [Measurement(name, "ours", 1, "ms", [float(np.quantile(milliseconds, q))]) for name, q in shares.items()]
 
 
 CONTESTS = [
