@@ -18,13 +18,34 @@ from imondrian.engine.packed_detectors import pack_cuts, rebuild_trees, unpack_c
 from imondrian.engine.surprise import SINCE
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.results import Key
-from imondrian.fleet.shards import KEYS_PER_SHARD
+from imondrian.fleet.shards import KEYS_PER_SHARD, Shards, new_shard
+from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.samplers import Window
-from imondrian.forest.scales import are_valid_moments
+from imondrian.forest.scales import are_valid_moments, new_scale
 from imondrian.stream.detector import StreamDetector
 
 _LENGTH = np.dtype("<u4")
+_KEYS_PER_SHARD = 16
 _BIN_BYTES = 2 * N_BINS // 8
+
+
+class _SmallShards(Shards):
+    """Shards with room for few keys: there are many fleets, and each has few keys."""
+
+    def _free_entry(self) -> int:
+        if not self._free:
+            first = len(self._shards) * KEYS_PER_SHARD
+            self._shards.append(new_shard(self.size, _KEYS_PER_SHARD))
+            self._free = list(range(first + _KEYS_PER_SHARD - 1, first - 1, -1))
+        return self._free[-1]
+
+    def reclaim(self, used: set[int]) -> None:
+        """Clear all entries but those in use; needed after an interruption."""
+        firsts = range(0, len(self._shards) * KEYS_PER_SHARD, KEYS_PER_SHARD)
+        entries = [first + k for first in firsts for k in range(_KEYS_PER_SHARD)]
+        self._free = [entry for entry in self._free if entry not in used]
+        for entry in sorted(set(entries) - used - set(self._free)):
+            self.clear(entry)
 
 
 class PackedFleet(Fleet):
@@ -32,6 +53,11 @@ class PackedFleet(Fleet):
 
     The bytes have no unused slots, no boxes and every point once: for 10 features, a seventh of the memory of a key.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, borrow=False)
+        weights = new_scale(self._parameters["scale"], FeatureLayout.checked(self._parameters["n_features"], ()))
+        self._table.shards = _SmallShards(self._table.shards.size, weights.weights())
 
     def seed_of(self, key: Key) -> int:
         """Return the seed of every key's detector: that of the fleet."""
