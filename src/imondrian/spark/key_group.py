@@ -149,7 +149,7 @@ class KeyGroup:
     def _fleet(self, text: str) -> PackedFleet:
         """Return the fleet with these settings; it is created if there is none."""
         if text not in self._fleets:
-            self._fleets[text] = PackedFleet(**json.loads(text)["fleet"], borrow=False)
+            self._fleets[text] = PackedFleet(**json.loads(text)["fleet"])
         return self._fleets[text]
 
     def _missing(self, name: str) -> str:

@@ -17,11 +17,14 @@ from imondrian.engine.packed_detectors import pack_cuts, rebuild_trees, unpack_c
 from imondrian.engine.surprise import SINCE
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.results import Key
+from imondrian.fleet.shards import Shards
+from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.samplers import Window
-from imondrian.forest.scales import are_valid_moments
+from imondrian.forest.scales import are_valid_moments, new_scale
 from imondrian.stream.detector import StreamDetector
 
 _LENGTH = np.dtype("<u4")
+_KEYS_PER_SHARD = 16  # there are many fleets, and each has few keys
 _BIN_BYTES = 2 * N_BINS // 8
 
 
@@ -30,6 +33,11 @@ class PackedFleet(Fleet):
 
     The bytes have no unused slots, no boxes and every point once: for 10 features, a seventh of the memory of a key.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, borrow=False)
+        scale = new_scale(self._parameters["scale"], FeatureLayout.checked(self._parameters["n_features"], ()))
+        self._table.shards = Shards(self._table.shards.size, scale.weights(), _KEYS_PER_SHARD)
 
     def seed_of(self, key: Key) -> int:
         """Return the seed of every key's detector: that of the fleet."""

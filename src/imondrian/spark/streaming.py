@@ -18,8 +18,8 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
-    DecimalType,
     DoubleType,
+    FractionalType,
     IntegralType,
     LongType,
     MapType,
@@ -77,7 +77,7 @@ from imondrian.stream.stream_parameters import check_rules_match
 _TIME, _LOCAL, _HASH, _EVENT = "imondrian_time", "imondrian_local", "imondrian_hash", "imondrian_event"
 _KEY, _GROUP = "imondrian_key", "imondrian_group"
 _EXTRA_COLUMNS = [POINT, _TIME, _LOCAL, _HASH, _EVENT, _KEY, _GROUP]
-_EXACT_TYPES = (IntegralType, BooleanType, DateType, DecimalType, TimestampType, TimestampNTZType, BinaryType)
+_EXACT_TYPES = (IntegralType, FractionalType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
 MAX_GROUPS = 2**20
 _KEYED_SIZES = {"window": KEYED_WINDOW, "max_samples": KEYED_MAX_SAMPLES, "n_trees": KEYED_N_TREES}
 _EARLIEST = -(2**63)
@@ -143,7 +143,7 @@ def watch(  # noqa: PLR0913
         Number of groups into which the keys are divided. The detectors of a group are one value in the state store, and
         its rows are processed in one pass. Choose about one group for 10 to 50 keys, and at least twice as many as
         cores. It cannot be changed for a checkpoint. It has no effect where each key has its own state: with the preset
-        "series", categories, `missing="indicator"`, a shingle, `learn_anomalies=False`, and keys that are floats,
+        "series", categories, `missing="indicator"`, a shingle, `learn_anomalies=False`, and keys that are
         collated text or nested.
     time : str, optional
         A column of timestamps, by which the rows of a micro-batch are ordered. With the preset "series", also the times
@@ -221,7 +221,7 @@ def watch(  # noqa: PLR0913
 
 
 def _is_exact(data_type: DataType) -> bool:
-    """Return True if values of this type are equal exactly if their texts are."""
+    """Return True if Spark's functions for groups get values of this type as text, or compare them like text."""
     if isinstance(data_type, StringType):
         return data_type.collation == StringType().collation
     return isinstance(data_type, _EXACT_TYPES)
