@@ -418,7 +418,7 @@ def test_a_detector_whose_trees_have_inserted_the_most_points_stays_readable():
     trees, arrays = detector.forest.state()
     number, notes = MAX_SHOWN - 1000, detector.notes()
     trees.heads["next_number"] = trees.heads["n_taken"] = trees.heads["n_outside"] = number
-    arrays["clock"][:] = number, number + 1, 0
+    arrays["clock"][:3] = number, number + 1, 0
     notes["counts"] = [number, 0, number, 0]
     forest = MondrianForest.from_state(detector.forest.parameters(), trees, arrays)
     restored = from_bytes(to_bytes(StreamDetector.from_notes(forest, notes)))
@@ -480,3 +480,16 @@ def test_a_detector_checks_that_its_forest_can_count_all_rows_of_a_call():
     with pytest.raises(InvalidInputError, match="can count"):
         restored.process(X[0])
     assert from_bytes(to_bytes(restored)).n_seen == 112
+
+
+def test_a_forest_with_the_largest_counts_of_categories_stays_readable():
+    """The counts of a file may exceed those of its trees, as after joining; they limit how much can be added."""
+    rows = np.column_stack([np.arange(40) % 4, X[:40, 0]])
+    content = to_bytes(MondrianForest(2, max_samples=8, categorical=[0]).extend(rows))
+    counts = as_array(members(content)["category_counts.npy"]).copy()
+    counts[0] = MAX_SHOWN - 5
+    forest = from_bytes(with_arrays(content, category_counts=counts))
+    with pytest.raises(InvalidInputError, match="can count"):
+        forest.extend(rows[:6])
+    forest.extend(rows[:5])
+    assert from_bytes(to_bytes(forest)).n_trees == 2

@@ -352,3 +352,22 @@ def test_a_new_kind_of_score_with_levels_is_treated_like_size(monkeypatch):
         results.append((np.concatenate(scores), to_bytes(forest)))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     assert results[0][1] == results[1][1]
+
+
+@pytest.mark.parametrize(("window", "max_samples"), [(64, 8), (256, 32)])
+def test_a_window_of_an_older_version_continues_with_independent_selection(monkeypatch, window, max_samples):
+    """Its trees may hold more points than those of a new window have slots."""
+    rows = np.random.default_rng(5).normal(size=(6 * window, 2))
+    with monkeypatch.context() as patched:
+        patched.setattr("imondrian.forest.samplers.selection_of", lambda w, n: Selection(min(n / w, 1.0), 1))
+        old = MondrianForest(n_trees=40, max_samples=max_samples, window=window, scale="std")
+        old.score_and_extend(rows[: 2 * window], "size")
+    limit = new_sampler(max_samples, window).limit
+    assert old.state()[0].heads["n_leaves"].max() > limit
+    resumed = from_bytes(to_bytes(old))
+    expected = old.score_and_extend(rows[2 * window : 4 * window], "size")
+    np.testing.assert_array_equal(resumed.score_and_extend(rows[2 * window : 4 * window], "size"), expected)
+    again = from_bytes(to_bytes(resumed))
+    np.testing.assert_array_equal(
+        again.score_and_extend(rows[4 * window :], "size"), old.score_and_extend(rows[4 * window :], "size")
+    )

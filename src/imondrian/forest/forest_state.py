@@ -215,7 +215,7 @@ class ForestState:
         self._n_spare -= n_rows  # the exact check below is slow and not needed for every point
         if self._n_spare >= 0:
             return
-        n_points, n_shown = self.n_points, self.n_shown
+        n_points, n_shown = self.n_points, max(self.n_shown, self.sampler.counts.n_points)  # joined forests count more
         self._n_spare = -1
         if self.sampler.limit == NO_LIMIT and n_points + n_rows > MAX_POINTS:
             raise _too_many_points(n_points + n_rows)

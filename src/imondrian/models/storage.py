@@ -158,8 +158,6 @@ def _unpack(members: sealed_zip.Members, n_bytes: int) -> tuple[MondrianForest, 
     forest = MondrianForest(**header["parameters"])
     layout = FeatureLayout.checked(n_features, forest.categorical)
     sampler = new_sampler(forest.max_samples, forest.window, layout.n_categorical)
-    if n_slots > sampler.limit:
-        raise ValueError(f"a tree has {n_slots} slots, but can hold at most {sampler.limit} points.")
     sizes = TableSizes(n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
     others = {"moments": ((3, layout.n_numbers), np.dtype(np.float64)), **sampler.layout(layout.n_coordinates)}
     is_packed = header["version"] > FULL_VERSION
@@ -171,6 +169,8 @@ def _unpack(members: sealed_zip.Members, n_bytes: int) -> tuple[MondrianForest, 
     arrays = {name: read_array(members, name, layout) for name, layout in layouts.items()}
     state = {name: arrays[name].copy() for name in others}
     sampler.restore(state)
+    if n_slots > sampler.limit:  # the limit of a window depends on its state
+        raise ValueError(f"a tree has {n_slots} slots, but can hold at most {sampler.limit} points.")
     for problem in sampler.problems():
         raise ValueError(f"{problem}.")
     if is_packed:
