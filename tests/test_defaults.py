@@ -50,7 +50,7 @@ def test_default_values():
     } == PRESETS
     series = {"kind": "expected", "n_trees": 20, "max_samples": None, "window": 8192, "warm_up_part": 16}
     assert {**PRESETS, "series": PRESETS["practice"]._replace(**series)} == defaults.STREAM_PRESETS
-    assert (defaults.KEYED_N_TREES, defaults.KEYED_MAX_SAMPLES, defaults.KEYED_WINDOW) == (25, 64, 256)
+    assert (defaults.KEYED_N_TREES, defaults.KEYED_MAX_SAMPLES, defaults.KEYED_WINDOW) == (24, 64, 256)
 
 
 def test_defaults_of_classes():

@@ -3,9 +3,9 @@
 A shard holds the detectors of some keys. Detector k has the trees k * n_trees, ..., (k + 1) * n_trees - 1 of the shard
 and entry k of every other array. Each detector does what a `StreamDetector` with a window does, bit for bit.
 
-A group is the rows of one key in a block, in their order. It names the counts that the detector had when the block was
-planned; a kernel skips the groups whose detector has moved on. So an interrupted block can be completed by processing
-all of it again.
+A group is the rows of one key in a block, in their order. It records the counts that the detector had when the block
+was planned; a kernel skips the groups that the detector has processed already. So an interrupted block can be completed
+by processing all of it again.
 """
 
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ class LabelRule(NamedTuple):
     """How scores are labelled."""
 
     value: float  # parameter of the rule: a probability, a share or a score
-    growth: float  # of the weights of scores
+    growth: float  # factor between the weights of successive scores
     run_weight: float  # of a surprising score that continues a run
     warm_up: int  # number of points before any is labelled as an anomaly
 
@@ -185,8 +185,8 @@ def begin_row(shard: Shard, k: int, block: Block, i: int) -> bool:
         block.scores[i] = np.nan
         return False
     for j in range(block.X.shape[1]):
-        spread = weight(shard.moments[k, COUNT, j], shard.moments[k, MEAN, j], shard.moments[k, SQUARES, j])
-        block.deviations[i, j] = (block.X[i, j] - shard.moments[k, MEAN, j]) * spread
+        factor = weight(shard.moments[k, COUNT, j], shard.moments[k, MEAN, j], shard.moments[k, SQUARES, j])
+        block.deviations[i, j] = (block.X[i, j] - shard.moments[k, MEAN, j]) * factor
     return True
 
 

@@ -61,7 +61,7 @@ def rebuild_trees(trees: Trees, rows: Array, leaves: Array, is_named: Array, pos
     trees : Trees
         Trees with heads, copies, and cuts without populations. Everything else is zero, and is written.
     rows : array
-        The coded rows that leaves can hold; a row of NaN is no point. All numbers must be within MAX_SIZE.
+        The coded rows that leaves can hold; a row of NaN is unused. All numbers must be within MAX_SIZE.
     leaves : array of shape (n_trees, n_slots)
         The row number of the point in each leaf.
     is_named : array
@@ -154,7 +154,7 @@ def write_point(trees: Trees, t: int, slot: int, row: Array) -> None:
 
 @helper
 def write_parents(trees: Trees, t: int) -> tuple[int, int]:
-    """Write the parent of each node; check that no node is a child twice, and that the root is no child."""
+    """Write the parent of each node; check that no node is a child twice, and that the root is not a child."""
     root = trees.heads[t]["root"]
     for slot in range(trees.heads[t]["n_leaves"]):
         trees.parents[t, leaf_node(slot)] = NO_NODE

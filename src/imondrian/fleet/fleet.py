@@ -135,8 +135,9 @@ class _Records(NamedTuple):
 class Fleet:
     """Anomaly detection on many streams: one small detector per key, in shared tables and bounded memory.
 
-    A key gets a detector with its first row. The results for a key are those of a `StreamDetector` with the same
-    settings and the seed `seed_of(key)`, bit for bit, however the rows are divided into calls.
+    A key gets a detector with its first row. Except for rows that the common forest scores (`is_borrowed`), the results
+    for a key are those of a `StreamDetector` with the same settings and the seed `seed_of(key)`, bit for bit, however
+    the rows are divided into calls.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ class Fleet:
     max_samples : int or None, default=64
         Approximate number of rows of the window that a tree holds; None: all of them.
     threshold : float or str, default="preset"
-        Which rows are anomalies; see `StreamDetector`. Can be changed at any time: `threshold`.
+        Which rows are anomalies; see `StreamDetector`. The attribute can be set at any time.
     preset : "practice" or "paper", default="practice"
         Values of `kind`, `scale` and `threshold`; see `StreamDetector`.
     kind : "preset", "depth", "expected" or "size", default="preset"
@@ -169,7 +170,7 @@ class Fleet:
         What to do with an unusable row (not finite, not a number, wrong width): raise an InvalidInputError, in which
         case no row of the call is processed, or count it and return the score NaN.
     rules : IncidentRules or dict, optional
-        Which alarms form an incident. Can be changed at any time: `rules`.
+        Which alarms form an incident. The attribute can be set at any time.
     max_bytes : int, optional
         Upper bound of the memory for detectors; the text of the keys is not counted. When it is reached, the keys that
         were not used for the longest time move to the store, and come back unchanged with their next row. Without a
@@ -504,7 +505,7 @@ class Fleet:
         Raises
         ------
         DamagedFileError
-            If the file is damaged or something else.
+            If the file is damaged or not the store of a fleet.
         StoreError
             If the file cannot be opened, for example because another process is using it.
         """

@@ -86,7 +86,7 @@ class Shards:
         return Shard(trees, *(array[k : k + 1] for array in shard[1:]))
 
     def clear(self, entry: int) -> None:
-        """Remove a detector; its entry becomes free and zero."""
+        """Remove a detector; its entry is reset and becomes free."""
         part = self.detector(entry)
         n_leaves = int(part.trees.heads["n_leaves"].max())
         for array in (part.trees.cuts, part.trees.boxes, part.trees.points, part.trees.copies):
