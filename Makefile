@@ -24,7 +24,8 @@ test: $(VENV)/.dev
 
 # The library, its adapters, the command line and the service with exactly the lowest versions that pyproject.toml
 # declares, in an environment of its own. Warnings are not errors here: old versions get them from newer dependencies.
-# River is left out, because its lowest version needs newer versions of numpy and numba.
+# River is left out, because its lowest version needs newer versions of numpy and numba, and so is one check of
+# scikit-learn 1.6, which subtracts a mean from integers.
 LOWEST := .venv-lowest
 LOWEST_EXTRAS := experiments onnx pyod serve
 LOWEST_TESTS := tests/engine tests/tables tests/plots tests/report tests/cli tests/service $(filter-out tests/test_river.py \
@@ -32,7 +33,7 @@ LOWEST_TESTS := tests/engine tests/tables tests/plots tests/report tests/cli tes
 
 test-lowest: $(LOWEST)/.installed
 	NUMBA_CACHE_DIR=$(abspath $(LOWEST))/kernels $(LOWEST)/bin/python -m pytest -n $(JOBS) --dist worksteal -W default \
-		-m "not spark and not exhaustive and not page" $(LOWEST_TESTS)
+		-m "not spark and not exhaustive and not page" -k "not check_positive_only_tag_during_fit" $(LOWEST_TESTS)
 
 # Build the wheel and the sdist; install each into a new environment outside the repository, and try it there.
 dist: $(VENV)/.build
