@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -53,6 +53,7 @@ from imondrian.base.option_types import (
     StreamPresetName,
     ThresholdOrPreset,
 )
+from imondrian.engine.jit import Array
 from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.forest.inputs import as_count
 from imondrian.rows.named_rows import CodedRows
@@ -210,10 +211,11 @@ def watch(  # noqa: PLR0913
         extra_columns += [key_text.alias(_KEY), F.pmod(F.xxhash64(key_text), F.lit(n_groups)).alias(_GROUP)]
         grouping = [_GROUP]
         settings = GroupSettings(detector_settings(detector), n_groups, feature_info, on_error)
-        process = _group_processor(settings, idle, uses_watermark=lateness is not None)
+        milliseconds = None if idle is None else _milliseconds(idle)
+        process: Process = partial(_process_group, _GroupQuery(settings, milliseconds, lateness is not None))
     else:
         grouping = [transfer_name(rows.schema, name) for name in keys]
-        process = _processor(feature_info, parameters, on_error, set_timeout)
+        process = partial(_process_key, _KeyQuery(parameters, feature_info, on_error, set_timeout))
     groups = rows.select(*pandas_columns(rows.schema), *extra_columns).groupBy(*grouping)
     schema = StructType([*pandas_fields(rows.schema), *_RESULTS])
     results = groups.applyInPandasWithState(process, schema, "model binary", "append", timeout)
@@ -299,10 +301,14 @@ def _idle_timeout(idle: timedelta | None, lateness: str | None) -> tuple[str, Se
     uses_watermark = lateness is not None
     if idle is None:
         return GroupStateTimeout.EventTimeTimeout if uses_watermark else GroupStateTimeout.NoTimeout, _no_timeout
-    milliseconds = max(idle // timedelta(milliseconds=1), 1)
+    milliseconds = _milliseconds(idle)
     if uses_watermark:
         return GroupStateTimeout.EventTimeTimeout, partial(_timeout_by_watermark, milliseconds)
     return GroupStateTimeout.ProcessingTimeTimeout, partial(_timeout_by_clock, milliseconds)
+
+
+def _milliseconds(idle: timedelta) -> int:
+    return max(idle // timedelta(milliseconds=1), 1)
 
 
 def _no_timeout(state: GroupState, times: Any) -> None:
@@ -320,54 +326,84 @@ def _timeout_by_watermark(milliseconds: int, state: GroupState, times: Any) -> N
     state.setTimeoutTimestamp(max(latest, state.getCurrentWatermarkMs()) + milliseconds)
 
 
-def _processor(features: Features, parameters: dict[str, Any], on_error: str, set_timeout: SetTimeout) -> Process:
-    """Return the function that processes the rows of one key in a micro-batch with its detector."""
+class _KeyQuery(NamedTuple):
+    """The settings of a query with one state per key."""
 
-    def process(_key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        # Spark itself causes this warning, once for each key
-        warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
-        if state.hasTimedOut:
-            state.remove()
-            return
-        rows = pd.concat(frames).sort_values([_TIME, _HASH], kind="stable", ignore_index=True)
-        detector = _cache.pop(bytes(state.get[0])) if state.exists else StreamDetector(**parameters)
-        check_categories(detector, features)
-        points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), features._replace(categorical=()))
-        is_usable = usable_rows(points, features.categorical, detector.parameters["missing"])
-        check_usable(points, is_usable, features, on_error)
-        points[~is_usable] = np.nan  # the detector skips these rows
-        times = rows[_LOCAL].to_numpy(np.float64) if detector.preset == SERIES else None
-        results = detector.process_many(points.view(CodedRows), times)
-        state.update((_cache.put(detector),))
-        set_timeout(state, rows[_TIME])
-        yield _with_results(rows.drop(columns=_EXTRA_COLUMNS, errors="ignore"), results)
-
-    return process
+    parameters: dict[str, Any]  # of a new detector
+    features: Features
+    on_error: str
+    set_timeout: SetTimeout
 
 
-def _group_processor(settings: GroupSettings, idle: timedelta | None, *, uses_watermark: bool) -> Process:
-    """Return the function that processes the rows of a group of keys in a micro-batch with its detectors."""
-    milliseconds = None if idle is None else max(idle // timedelta(milliseconds=1), 1)
+class _GroupQuery(NamedTuple):
+    """The settings of a query with one state per group of keys."""
 
-    def process(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
-        name, n_groups = (settings.detector, settings.n_groups, key), settings.n_groups
-        group = _groups.pop(name, bytes(state.get[0]), n_groups) if state.exists else KeyGroup(n_groups)
-        now = 0
-        if milliseconds is not None:
-            now = state.getCurrentWatermarkMs() if uses_watermark else state.getCurrentProcessingTimeMs()
-        if state.hasTimedOut:
-            _store(name, group, state, now, uses_watermark=uses_watermark)
-            return
-        rows = pd.concat(frames).sort_values([_TIME, _HASH], kind="stable", ignore_index=True)
-        points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), settings.features)
-        results = group.process(rows[_KEY], points, settings)
-        if milliseconds is not None:
-            group.deadlines |= _deadlines(rows, now, milliseconds, uses_watermark=uses_watermark)
-        _store(name, group, state, now, uses_watermark=uses_watermark)
-        yield _with_results(rows.drop(columns=_EXTRA_COLUMNS, errors="ignore"), results)
+    settings: GroupSettings
+    idle: int | None  # milliseconds after which a key without rows is removed
+    uses_watermark: bool
 
-    return process
+
+# A worker unpickles the function of a query for every task. Functions of this module are pickled by name, so that all
+# tasks of a worker share the caches; a nested function would get copies of them, which are empty.
+
+
+def _process_key(
+    query: _KeyQuery, _key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+) -> Iterator[pd.DataFrame]:
+    """Process the rows of one key in a micro-batch with its detector."""
+    _ignore_warnings_of_spark()
+    if state.hasTimedOut:
+        state.remove()
+        return
+    rows = pd.concat(frames).sort_values([_TIME, _HASH], kind="stable", ignore_index=True)
+    features = query.features
+    detector = _cache.pop(bytes(state.get[0])) if state.exists else StreamDetector(**query.parameters)
+    check_categories(detector, features)
+    points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), features._replace(categorical=()))
+    is_usable = usable_rows(points, features.categorical, detector.parameters["missing"])
+    check_usable(points, is_usable, features, query.on_error)
+    points[~is_usable] = np.nan  # the detector skips these rows
+    times = rows[_LOCAL].to_numpy(np.float64) if detector.preset == SERIES else None
+    results = detector.process_many(points.view(CodedRows), times)
+    state.update((_cache.put(detector),))
+    query.set_timeout(state, rows[_TIME])
+    yield _with_results(rows.drop(columns=_EXTRA_COLUMNS, errors="ignore"), results)
+
+
+def _process_group(
+    query: _GroupQuery, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+) -> Iterator[pd.DataFrame]:
+    """Process the rows of a group of keys in a micro-batch with its detectors."""
+    _ignore_warnings_of_spark()
+    n_groups = query.settings.n_groups
+    name = query.settings.detector, n_groups, key
+    group = _groups.pop(name, bytes(state.get[0]), n_groups) if state.exists else KeyGroup(n_groups)
+    now = 0
+    if query.idle is not None:
+        now = state.getCurrentWatermarkMs() if query.uses_watermark else state.getCurrentProcessingTimeMs()
+    if state.hasTimedOut:
+        _store(name, group, state, now, uses_watermark=query.uses_watermark)
+        return
+    rows = pd.concat(frames, ignore_index=True)
+    order = np.lexsort((rows[_HASH].to_numpy(), rows[_TIME].to_numpy()))
+    points = points_of(pa.array(rows[POINT], pa.list_(pa.float64())), query.settings.features)
+    ordered = group.process(rows[_KEY].to_numpy()[order], points[order], query.settings)
+    if query.idle is not None:
+        group.deadlines |= _deadlines(rows, now, query.idle, uses_watermark=query.uses_watermark)
+    _store(name, group, state, now, uses_watermark=query.uses_watermark)
+    yield _with_results(rows.drop(columns=_EXTRA_COLUMNS, errors="ignore"), _in_order_of_rows(ordered, order))
+
+
+def _ignore_warnings_of_spark() -> None:
+    """Ignore a warning that Spark itself causes, once for each key."""
+    warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
+
+
+def _in_order_of_rows(ordered: GroupResults, order: Array) -> GroupResults:
+    """Return the results of rows that were processed in another order."""
+    positions = np.empty_like(order)
+    positions[order] = np.arange(order.size)
+    return GroupResults(*(column[positions] for column in ordered))
 
 
 def _store(name: Hashable, group: KeyGroup, state: GroupState, now: int, *, uses_watermark: bool) -> None:
