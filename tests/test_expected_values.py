@@ -99,8 +99,8 @@ def test_a_forest_of_one_point_expects_it():
 
 
 def test_trees_without_points_expect_nothing():
-    """A tree holds each point of a window at random: here 1 of 50 on average, so that a third of the trees is empty."""
-    points = np.random.default_rng(0).normal(size=(50, 2))
+    """A tree holds one point of a full window, here of 50 points; of the first 25, half of the trees hold none."""
+    points = np.random.default_rng(0).normal(size=(25, 2))
     forest = MondrianForest(60, window=50, max_samples=1).extend(points)
     assert 0 < (forest.state()[0].heads["n_leaves"] == 0).sum() < 60
     expected = forest.expected_values(points)

@@ -374,7 +374,7 @@ def test_a_model_file_must_match_the_options(shell):
     assert "many.imf: --gap 9 from now on (before: 64)." in done.stderr
     with Fleet.load(shell.folder / "many.imf") as fleet:
         assert (fleet.threshold, fleet.rules.gap, fleet.n_rows) == (0.01, 9, 800)
-        assert "another process is using it" in shell.run(*watch, "--by", "name", check=2).stderr
+        assert "another process or fleet is using it" in shell.run(*watch, "--by", "name", check=2).stderr
 
 
 def test_a_fleet_from_python_can_be_resumed(shell):
