@@ -189,7 +189,8 @@ def test_without_detectors_the_page_explains_how_to_create_one(own_service, own_
 
 def test_the_form_creates_a_detector(service, page):
     page.goto(service.address)
-    if not page.is_visible("#new-name"):
+    page.wait_for_function("document.querySelector('#detectors a') || document.querySelector('#new').open")
+    if not page.is_visible("#new-name"):  # the page opens the form itself if there is no detector
         page.click("#new > summary")
     page.fill("#new-name", "made")
     page.fill("#new-features", "temperature, pressure\nflow")

@@ -60,6 +60,7 @@ class Guard:
             await refusal(scope, receive, _ResponseSender(send, RequestMemory(self._memory)))
             return
         memory, length = RequestMemory(self._memory), int(headers.get(b"content-length", b"0"))
+        scope["state"]["memory"] = memory
         sender = _ResponseSender(send, memory, _reservation(scope, memory))
         try:
             if length > _SMALL_BODY:
