@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test test-lowest dist bench quality expected soak spark service streams alarms series thresholds onnx reproduce pictures format clean
+.PHONY: demo check test test-lowest dist bench quality expected soak spark service streams alarms series thresholds onnx reproduce pictures docs format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -92,12 +92,16 @@ pictures: $(VENV)/.dev
 	$(BIN)/python examples/page.py docs/images
 	$(BIN)/python examples/series_pictures.py docs/images
 
+# The documentation site, in the folder site. A broken link, anchor or reference is an error.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo
+	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo site
 	find src -name __pycache__ -exec rm -rf {} +
 
 $(VENV)/.base: pyproject.toml
@@ -123,7 +127,7 @@ $(VENV)/.bench: $(VENV)/.base
 	$(BIN)/python benchmarks/install.py
 	touch $@
 
-$(VENV)/.dev $(VENV)/.cli $(VENV)/.experiments $(VENV)/.spark $(VENV)/.serve: $(VENV)/.%: pyproject.toml
+$(VENV)/.dev $(VENV)/.cli $(VENV)/.experiments $(VENV)/.spark $(VENV)/.serve $(VENV)/.docs: $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@

@@ -31,7 +31,7 @@ class IncidentRules(NamedTuple):
     threshold: single alarms just above the threshold are to be expected, one in a thousand rows by default. It goes on
     while alarms are at most `gap` rows apart, and closes after `gap` rows without one.
 
-    Parameters
+    Attributes
     ----------
     gap : int, default=64
         Largest distance between two alarms of an incident, in rows.

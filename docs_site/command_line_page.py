@@ -1,0 +1,48 @@
+"""The reference of the command line, from the parser itself."""
+
+import re
+from collections.abc import Iterator
+
+import click
+
+from imondrian.cli.app import app
+
+
+def command_line() -> str:
+    """Return a section for each command, with its arguments and options."""
+    return "\n\n".join(_section(context) for context in contexts(app, "imondrian"))
+
+
+def contexts(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[click.Context]:
+    """Yield a context for each command that does work, in the order of `--help`."""
+    context = click.Context(command, parent, name)
+    if not isinstance(command, click.Group):
+        yield context
+        return
+    for child in command.list_commands(context):
+        yield from contexts(command.commands[child], child, context)
+
+
+def _section(context: click.Context) -> str:
+    usage = " ".join([context.command_path, *context.command.collect_usage_pieces(context)])
+    records = [each.get_help_record(context) for each in context.command.get_params(context)]
+    rows = [f"| `{names}` | {_cell(text)} |" for names, text in filter(None, records)]
+    table = "\n".join(["| option | meaning |", "|---|---|", *rows])
+    return f"## {context.command_path}\n\n{_help(context.command)}\n\n```text\n{usage}\n```\n\n{table}"
+
+
+def _help(command: click.Command) -> str:
+    """Return the help text as paragraphs; a backspace marks a paragraph that keeps its lines."""
+    paragraphs = (command.help or "").split("\n\n")
+    return "\n\n".join(
+        "```text\n" + text.removeprefix("\b\n") + "\n```" if text.startswith("\b") else _plain(text)
+        for text in paragraphs
+    )
+
+
+def _cell(text: str) -> str:
+    return _plain(" ".join(text.split())).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([*\[\]_])", r"\\\1", text).replace("<", "&lt;")
