@@ -89,6 +89,7 @@ reproduce: $(VENV)/.experiments
 # The screenshots of the service page need Chromium.
 pictures: $(VENV)/.dev
 	$(BIN)/python examples/pictures.py docs/images
+	$(BIN)/python examples/concept_pictures.py docs/images
 	$(BIN)/python examples/page.py docs/images
 	$(BIN)/python examples/series_pictures.py docs/images
 

@@ -1,5 +1,6 @@
 """The reference of the command line, from the parser itself."""
 
+import inspect
 import re
 from collections.abc import Iterator
 
@@ -26,18 +27,13 @@ def contexts(command: click.Command, name: str, parent: click.Context | None = N
 def _section(context: click.Context) -> str:
     usage = " ".join([context.command_path, *context.command.collect_usage_pieces(context)])
     records = [each.get_help_record(context) for each in context.command.get_params(context)]
-    rows = [f"| `{names}` | {_cell(text)} |" for names, text in filter(None, records)]
+    rows = [f"| `{names}` | {_cell(text)} |" for names, text in filter(None, records) if text]
     table = "\n".join(["| option | meaning |", "|---|---|", *rows])
     return f"## {context.command_path}\n\n{_help(context.command)}\n\n```text\n{usage}\n```\n\n{table}"
 
 
 def _help(command: click.Command) -> str:
-    """Return the help text as paragraphs; a backspace marks a paragraph that keeps its lines."""
-    paragraphs = (command.help or "").split("\n\n")
-    return "\n\n".join(
-        "```text\n" + text.removeprefix("\b\n") + "\n```" if text.startswith("\b") else _plain(text)
-        for text in paragraphs
-    )
+    return _plain(inspect.cleandoc(command.help or "").replace("\b\n", ""))
 
 
 def _cell(text: str) -> str:
