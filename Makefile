@@ -29,7 +29,7 @@ test: $(VENV)/.dev
 LOWEST := .venv-lowest
 LOWEST_EXTRAS := experiments onnx pyod serve
 LOWEST_TESTS := tests/engine tests/tables tests/plots tests/report tests/cli tests/service $(filter-out tests/test_river.py \
-	tests/test_public_api.py tests/test_benchmarks.py tests/test_soak.py tests/test_series_benchmark.py,$(wildcard tests/test_*.py))
+	tests/test_public_api.py tests/test_benchmarks.py tests/test_soak.py tests/test_series_benchmark.py tests/test_examples.py tests/test_site.py,$(wildcard tests/test_*.py))
 
 test-lowest: $(LOWEST)/.installed
 	NUMBA_CACHE_DIR=$(abspath $(LOWEST))/kernels $(LOWEST)/bin/python -m pytest -n $(JOBS) --dist worksteal -W default \

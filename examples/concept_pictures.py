@@ -69,7 +69,9 @@ def scores_picture() -> Figure:
     rows = np.column_stack([x, np.zeros_like(x)])
     figure = Figure(figsize=(8.0, 4.2), layout="constrained")
     axes = figure.subplots()
-    axes.axvspan(points[:, 0].min(), points[:, 0].max(), color=GREY, alpha=0.15, linewidth=0.0, label="range of the data")
+    axes.axvspan(
+        points[:, 0].min(), points[:, 0].max(), color=GREY, alpha=0.15, linewidth=0.0, label="range of the data"
+    )
     for kind, colour, dash in (("depth", BLUE, "-"), ("expected", ORANGE, "--"), ("size", RED, "-.")):
         axes.plot(x, forest.score(rows, kind=kind), color=colour, linestyle=dash, linewidth=2.0, label=kind)
     axes.axhline(0.5, color=GREY, linewidth=0.8)
@@ -108,7 +110,9 @@ def window_picture() -> Figure:
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     rows, is_anomaly = np.arange(values.size), results.is_anomaly
     upper.plot(rows, values, linestyle="", marker=".", markersize=2.0, color=BLUE, alpha=0.7)
-    upper.plot(rows[is_anomaly], values[is_anomaly], linestyle="", marker="o", markersize=5.0, color=RED, label="anomalies")
+    upper.plot(
+        rows[is_anomaly], values[is_anomaly], linestyle="", marker="o", markersize=5.0, color=RED, label="anomalies"
+    )
     upper.axvspan(2_488, 3_000, color=GREEN, alpha=0.15, linewidth=0.0, label="the window of row 3,000: 512 rows")
     upper.set_ylabel("value")
     lower.plot(rows, np.minimum(results.surprise, 8.0), color=GREY, linewidth=0.7)

@@ -156,7 +156,7 @@ class Incident(NamedTuple):
     number: int  # from 0, in the order of opening
     first: int  # index of the first alarm
     last: int  # index of the last alarm so far
-    n_alarms: int
+    n_alarms: int  # number of alarms so far
     opened: int  # index of the row at which it opened
     closed: int | None  # index of the row at which it closed; None while it is open
     peak: int  # index of the alarm with the highest surprise
