@@ -9,11 +9,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from command_line_page import command_line
-from http_page import http_routes
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from command_line_page import command_line
+from http_page import http_routes
 from repository_links import DOCS, PAGES, ROOT, linked_files, with_site_links
 from source_pages import page_of_source
 
