@@ -93,9 +93,10 @@ pictures: $(VENV)/.dev
 	$(BIN)/python examples/page.py docs/images
 	$(BIN)/python examples/series_pictures.py docs/images
 
-# The documentation site, in the folder site. A broken link, anchor or reference is an error.
+# The documentation site, in the folder site. A broken link, anchor or reference is an error (but not with --quiet, which
+# also hides warnings from --strict).
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
