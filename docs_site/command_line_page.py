@@ -41,4 +41,6 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"([*\[\]_])", r"\\\1", text).replace("<", "&lt;")
+    """Escape the characters that Markdown would interpret, and mark options as code."""
+    text = re.sub(r"([*\[\]_])", r"\\\1", text).replace("<", "&lt;")
+    return re.sub(r"(?<![\w-])--[a-z][a-z-]+", r"`\g<0>`", text)

@@ -15,7 +15,7 @@ class FieldComments(griffe.Extension):
         is_field = isinstance(node, ast.AnnAssign) and attr.parent is not None and attr.parent.is_class
         if not is_field or attr.docstring is not None or attr.lineno is None:
             return
-        comments = re.findall(r" # ([^#]+)", attr.lines_collection[attr.filepath][attr.lineno - 1])
+        comments = re.findall(r"# ([^#]+)", attr.lines_collection[attr.filepath][attr.lineno - 1])
         texts = [re.sub(r" \(hides [\w.]+\)", "", text).strip() for text in comments if not text.startswith("type:")]
         if texts:
             text = texts[-1][:1].upper() + texts[-1][1:]
