@@ -106,15 +106,15 @@ def test_forgetting_all_points_leaves_an_empty_forest_that_can_be_extended(point
 
 def test_holds_counts_trees():
     forest = MondrianForest(n_trees=7).build(X)
-    assert (forest.holds(X) == 7).all()
-    assert (forest.forget(X[:1]).holds(X[:2]) == [0, 7]).all()
+    assert (forest.n_trees_holding(X) == 7).all()
+    assert (forest.forget(X[:1]).n_trees_holding(X[:2]) == [0, 7]).all()
     sampled = MondrianForest(n_trees=7, max_samples=30).build(X)
-    assert sampled.holds(X).sum() == 7 * 30
+    assert sampled.n_trees_holding(X).sum() == 7 * 30
 
 
 def test_a_point_that_no_sample_accepted_can_be_forgotten():
     forest = MondrianForest(n_trees=4, max_samples=16).build(X)
-    outside = X[forest.holds(X) == 0][:1]
+    outside = X[forest.n_trees_holding(X) == 0][:1]
     before = list(forest.score(NEW))
     assert forest.forget(outside).n_points == 299
     assert list(forest.score(NEW)) == before
@@ -186,7 +186,7 @@ BAD_TABLES = {
 }
 
 
-@pytest.mark.parametrize("method", ["extend", "forget", "score", "explain", "holds"])
+@pytest.mark.parametrize("method", ["extend", "forget", "score", "explain", "n_trees_holding"])
 @pytest.mark.parametrize("bad", BAD_TABLES)
 def test_a_bad_table_raises_a_clear_error_and_changes_nothing(method, bad):
     table, message = BAD_TABLES[bad]
@@ -252,7 +252,7 @@ def test_minus_zero_is_zero():
     assert forest.forget([[-0.0]]).n_points == 1
 
 
-@pytest.mark.parametrize("method", ["score", "explain", "forget", "holds", "join"])
+@pytest.mark.parametrize("method", ["score", "explain", "forget", "n_trees_holding", "join"])
 def test_an_empty_forest_raises_an_error(method):
     forest = MondrianForest()
     with pytest.raises(EmptyForestError, match="has not been shown any points"):
@@ -520,7 +520,7 @@ def test_a_refused_first_call_does_not_fix_the_number_of_features(monkeypatch, c
     forest = MondrianForest(n_trees=3, **mode)
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.forest.forest_state.MAX_POINTS", 10)
-        patched.setattr("imondrian.forest.forest_state.MAX_SHOWN", 10)
+        patched.setattr("imondrian.forest.forest_state.MAX_COUNT", 10)
         with pytest.raises(InvalidInputError, match="at most 10"):
             getattr(forest, call)(X[:11])
     assert (forest.n_features, forest.n_changes) == (None, 0)

@@ -15,7 +15,7 @@ import numpy as np
 from imondrian.base.copying import shallow_copy
 from imondrian.engine.histogram import count_in_bins
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.engine.nodes import MAX_COUNT
 from imondrian.forest.inputs import as_count, as_number
 
 _N_BINS = 64
@@ -41,7 +41,7 @@ def restored_drift(index: Any, since: Any, what: Any, value: Any, usual: Any) ->
     """Return a drift from the fields stored in a file; raise ValueError if they are invalid."""
     if what not in (OUTSIDE, SCORES):
         raise ValueError(f"the kind of a drift must be {OUTSIDE!r} or {SCORES!r}, but is {what!r}.")
-    index = as_count(index, "the row of a drift", 0, MAX_SHOWN)
+    index = as_count(index, "the row of a drift", 0, MAX_COUNT)
     since = as_count(since, "the first row of a drift", 0, index)
     statistics = [as_number(statistic, "a statistic of a drift") for statistic in (value, usual)]
     if not np.isfinite(statistics).all():
@@ -74,7 +74,7 @@ class DriftMonitor:
         self.moments = np.zeros((2, 3))  # of each statistic: count, mean, sum of squared deviations
         self.counts = [0, 0]  # points inserted before the current block, and those of them outside the root box
         self.began = [-1, -1]  # index of the first row of the previous and of the current block; -1: no such block
-        self.was_odd = False  # whether the previous block was unusual
+        self.was_unusual = False  # whether the previous block was unusual
 
     def copy(self) -> "DriftMonitor":
         """Return an independent copy."""
@@ -104,18 +104,18 @@ class DriftMonitor:
         unusual = next((what for what, value in statistics.items() if self._is_unusual(what, value)), None)
         if unusual is None:
             self._learn(statistics)
-        if unusual is None or not self.was_odd:
-            self.was_odd = unusual is not None
+        if unusual is None or not self.was_unusual:
+            self.was_unusual = unusual is not None
             return None
         value, usual = float(statistics[unusual]), float(self._moments_of(unusual)[_MEAN])
         drift = Drift(index, self.began[0], unusual, value, usual)
-        self.before[:], self.moments[:], self.was_odd = 0.0, 0.0, False
+        self.before[:], self.moments[:], self.was_unusual = 0.0, 0.0, False
         return drift
 
     def state(self) -> dict[str, Any]:
         """Return the state in types that JSON supports."""
         arrays = {name: getattr(self, name).tolist() for name in ("present", "before", "moments")}
-        return {"counts": self.counts, "began": self.began, "was_odd": self.was_odd, **arrays}
+        return {"counts": self.counts, "began": self.began, "was_odd": self.was_unusual, **arrays}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned.
@@ -127,7 +127,7 @@ class DriftMonitor:
         """
         for name in ("present", "before", "moments"):
             array = np.array(state[name], dtype=np.float64)
-            if array.shape != getattr(self, name).shape or not ((array >= 0.0) & (array <= MAX_SHOWN)).all():
+            if array.shape != getattr(self, name).shape or not ((array >= 0.0) & (array <= MAX_COUNT)).all():
                 raise ValueError(f"the state of the drift monitor is damaged: {name}.")
             setattr(self, name, array)
         if (self.moments[:, _MEAN] > 1.0).any():
@@ -143,7 +143,7 @@ class DriftMonitor:
         previous, current = self.began
         if previous > current or (state["was_odd"] and previous < 0):
             raise ValueError("the state of the drift monitor is damaged: began.")
-        self.was_odd = state["was_odd"]
+        self.was_unusual = state["was_odd"]
 
     def _moments_of(self, what: str) -> Array:
         return self.moments[0 if what == OUTSIDE else 1]
@@ -179,4 +179,4 @@ class DriftMonitor:
                 deviation = value - moments[_MEAN]
                 moments[_MEAN] += deviation / moments[_COUNT]
                 moments[_SQUARES] += deviation * (value - moments[_MEAN])
-        np.minimum(self.before + self.present, MAX_SHOWN, out=self.before)
+        np.minimum(self.before + self.present, MAX_COUNT, out=self.before)

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
+from imondrian.engine.nodes import LOWER, MAX_COUNT, MAX_VALUE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
 from imondrian.engine.places import write_places
 
 Problem = tuple[str, Array]  # a possible problem, and a mask of the slots or trees that have it
@@ -45,7 +45,7 @@ def counts_are_possible(tree: Trees) -> Iterator[Problem]:
     n_slots = tree.points.shape[1]
     yield "the number of leaves does not fit the table", np.asarray(not 0 <= head["n_leaves"] <= n_slots)
     yield "a counter is negative", np.asarray(min(head["n_points"], head["n_owed"], head["next_kept"]) < 0)
-    yield "a counter is too large", np.asarray(int(head["n_points"]) + int(head["n_owed"]) > MAX_SHOWN)
+    yield "a counter is too large", np.asarray(int(head["n_points"]) + int(head["n_owed"]) > MAX_COUNT)
     yield "the key of the sample is above 1 or not a number", np.asarray(not -np.inf < head["log_key"] <= 0.0)
 
 
@@ -105,9 +105,9 @@ def _population(tree: Trees, node: Array) -> Array:
 
 
 def points_are_finite(tree: Trees) -> Iterator[Problem]:
-    """Every value is finite and within MAX_SIZE."""
+    """Every value is finite and within MAX_VALUE."""
     points = tree.points[0, : tree.heads[0]["n_leaves"]]
-    yield "a point is not finite or too large", np.asarray(~(np.abs(points) <= MAX_SIZE).all(axis=1))
+    yield "a point is not finite or too large", np.asarray(~(np.abs(points) <= MAX_VALUE).all(axis=1))
 
 
 def categories_are_in_their_places(tree: Trees) -> Iterator[Problem]:

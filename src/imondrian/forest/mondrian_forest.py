@@ -13,9 +13,9 @@ from imondrian.base.locking import ReturnType, new_locks, read_locked, write_loc
 from imondrian.base.option_types import Kind, Scale
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, Trees
+from imondrian.engine.plain_tree import Tree, plain_tree
 from imondrian.engine.reservoir import write_copies_held
 from imondrian.engine.threads import Threads, even_slices
-from imondrian.engine.view import Tree, view
 from imondrian.forest.expected_values import ExpectedValues, expected_values
 from imondrian.forest.feature_layout import indices_of
 from imondrian.forest.forest_parameters import ForestParameters, checked_n_jobs
@@ -62,8 +62,8 @@ class MondrianForest:
     -----
     A forest may be used from several threads. Calls that only read run at the same time; a call that changes the forest
     waits for them and runs alone. If a call is interrupted (Ctrl+C), all trees have been shown the same rows: the first
-    ones, up to some row. `n_points` (with a window, `n_shown`) is their number. The same applies if another thread
-    writes to X while it is being learned and an InvalidInputError is raised.
+    ones, up to some row. The increase of `n_points` (with a window, of `n_shown`) is their number. The same applies if
+    another thread writes to X while it is being learned and an InvalidInputError is raised.
 
     Examples
     --------
@@ -167,7 +167,8 @@ class MondrianForest:
     def n_shown(self) -> int:
         """Number of points shown so far, including those that have left the window.
 
-        Without a window, a new point that compensates for a forgotten one does not increase it.
+        Without a window it counts forgotten points too, and a new point that takes the place of a forgotten one is not
+        counted again.
         """
         return 0 if self._state is None else self._state.n_shown
 
@@ -194,8 +195,8 @@ class MondrianForest:
 
     @property
     @read_locked
-    def n_taken(self) -> tuple[int, int]:
-        """With a window: the number of points that all trees together inserted, and of those outside the root box."""
+    def insertion_counts(self) -> tuple[int, int]:
+        """With a window: how many points all trees together inserted, and how many of them outside the root box."""
         heads = None if self._state is None else self._state.trees.heads
         if heads is None:
             return 0, 0
@@ -210,11 +211,11 @@ class MondrianForest:
     def trees(self) -> Iterator[Tree]:
         """Yield a copy of each tree as plain arrays."""
         for t in range(0 if self._state is None else self.n_trees):
-            yield self._view(t)
+            yield self._plain_tree(t)
 
     @read_locked
-    def _view(self, t: int) -> Tree:
-        return view(self._known_state().trees, t)
+    def _plain_tree(self, t: int) -> Tree:
+        return plain_tree(self._known_state().trees, t)
 
     # -- building and changing ----------------------------------------------------------------------------------
 
@@ -233,7 +234,7 @@ class MondrianForest:
 
     @write_locked
     def check_growth(self, n_rows: int) -> None:
-        """Raise InvalidInputError if the trees cannot hold, or cannot count, n_rows more points; after `reserve`."""
+        """Raise InvalidInputError if the trees cannot hold or count n_rows more points. Call `reserve` first."""
         self._known_state().check_growth(n_rows)
 
     @write_locked
@@ -330,7 +331,7 @@ class MondrianForest:
 
     @write_locked
     def score_and_extend_block(self, points: Array, kind: Kind) -> tuple[Array, list[Step]]:
-        """Like `score_and_extend` for one block of checked points, after `reserve`.
+        """Like `score_and_extend` for one block of checked points. Call `reserve` first.
 
         The block may have at most as many rows as `Sampler.scored_block_length` returns. Return the scores and the
         steps of the window.
@@ -350,7 +351,7 @@ class MondrianForest:
 
     @write_locked
     def extend_scored(self, point: Array, score: float) -> None:
-        """Show one checked point that `score_next` has already scored, after `reserve`."""
+        """Show one checked point that `score_next` has already scored. Call `reserve` first."""
         state = self._known_state()
         state.check_growth(1)
         row = state.owned(point)
@@ -675,7 +676,7 @@ class MondrianForest:
         return score_held_points(cache, points, copies, kind), copies
 
     @read_locked
-    def holds(self, X: npt.ArrayLike) -> Array:
+    def n_trees_holding(self, X: npt.ArrayLike) -> Array:
         """Return, for each row of X, the number of trees that hold it."""
         state = self._known_state()
         rows = state.lookup_rows(as_points(X, state.n_features))
@@ -803,6 +804,6 @@ def _blocks(n_rows: int, length: Callable[[int], int]) -> Iterator[slice]:
     """Yield consecutive blocks of rows; `length` is called for each block with the number of rows left."""
     first = 0
     while first < n_rows:
-        last = first + length(n_rows - first)
-        yield slice(first, last)
-        first = last
+        end = first + length(n_rows - first)
+        yield slice(first, end)
+        first = end

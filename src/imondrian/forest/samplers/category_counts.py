@@ -21,7 +21,7 @@ from imondrian.engine.category_counts import (
     write_rarities_in_turn,
 )
 from imondrian.engine.jit import Array, call_without_dispatch
-from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, NO_LIMIT
+from imondrian.engine.nodes import MAX_COUNT, MAX_VALUE, NO_LIMIT
 
 MAX_CATEGORIES = 2**16  # of one feature, in a forest of bounded memory
 _SMALLEST_TABLE = 8
@@ -85,9 +85,9 @@ class CategoryCounts:
             call_without_dispatch(write_rarities, self._table, X, self._sample_size)
 
     def write_rarities_in_turn(self, X: Array, leaving: Array) -> None:
-        """Write the rarities of coded rows as if the rows arrived one after the other; `count` then counts them.
+        """Write the rarities of coded rows as if the rows arrived one after the other, without counting them.
 
-        The counts do not change: if the call is interrupted, nothing has happened.
+        Call `count` afterwards. The counts do not change: if the call is interrupted, nothing has happened.
         """
         if not self.n_categorical:
             return
@@ -105,8 +105,11 @@ class CategoryCounts:
             self.reserve(X.shape[0])
             call_without_dispatch(count_rows, self._table, X, leaving, self._max_entries)
 
-    def first_uncounted(self, X: Array) -> int | None:
-        """Return the first coded row that cannot be among the points counted; None if there is none."""
+    def uncounted_row(self, X: Array) -> int | None:
+        """Return the index of a row with a category that more rows of X have than points were counted, or None.
+
+        Such a row cannot be among the points counted. X has coded rows.
+        """
         first = X.shape[1] - self.n_categorical
         for k in range(0 if self.has_dropped else self.n_categorical):
             codes, index, n_rows = np.unique(X[:, first + k], return_inverse=True, return_counts=True)
@@ -196,11 +199,11 @@ class CategoryCounts:
             yield "the categories and their counts do not match"
             return
         parts = np.split(codes, np.cumsum(sizes)[:-1])
-        if not (np.abs(codes) <= MAX_SIZE).all() or any((np.diff(part) <= 0.0).any() for part in parts):
+        if not (np.abs(codes) <= MAX_VALUE).all() or any((np.diff(part) <= 0.0).any() for part in parts):
             yield "the categories are not finite and in ascending order"
         n_points = int(counts[0])
         each = counts[n_totals:]
-        if not 0 <= n_points <= MAX_SHOWN or counts[1] not in (0, 1) or (each < 1).any() or (each > n_points).any():
+        if not 0 <= n_points <= MAX_COUNT or counts[1] not in (0, 1) or (each < 1).any() or (each > n_points).any():
             yield "a count of categories is impossible"
         elif any(part.sum(dtype=np.float64) > n_points for part in np.split(counts[n_totals:], np.cumsum(sizes)[:-1])):
             yield "the categories have more points than there are"
@@ -254,7 +257,7 @@ def _as_arrays(n_points: int, has_dropped: bool, entries: list[tuple[Array, Arra
 
 
 def no_rows(n_categorical: int) -> Array:
-    """Return an array of leaving categories without rows."""
+    """Return an empty array for the argument `leaving`: no points leave the window."""
     return np.empty((0, n_categorical))
 
 
@@ -282,7 +285,7 @@ def _grown(table: CategoryTable, n_entries: int) -> CategoryTable:
 
 
 def _n_columns(n_entries: int, n_columns: int = _SMALLEST_TABLE) -> int:
-    """Return the number of columns, at least n_columns, with which n_entries categories fill two thirds of a table."""
+    """Return n_columns, doubled until n_entries categories fill at most two thirds of a table."""
     while 2 * n_columns < 3 * n_entries:
         n_columns *= 2
     return n_columns

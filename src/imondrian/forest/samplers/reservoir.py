@@ -9,7 +9,7 @@ import numpy as np
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.invariants import Check, samples_are_possible
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SHOWN, NO_LIMIT, Trees, slice_trees
+from imondrian.engine.nodes import MAX_COUNT, NO_LIMIT, Trees, slice_trees
 from imondrian.engine.rescore import points_and_copies, trees_with_all_points
 from imondrian.engine.reservoir import build_trees, extend_trees, forget_points, write_copies_held
 from imondrian.engine.threads import Threads
@@ -51,7 +51,7 @@ class Reservoir:
         return self.n_points(trees) == 0
 
     def n_shown(self, trees: Trees) -> int:
-        """Return the number of points shown; a point that compensates for a forgotten one is not counted."""
+        """Return the number of points shown; a point that takes the place of a forgotten one is not counted again."""
         return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
 
     def n_bytes(self) -> int:
@@ -63,7 +63,7 @@ class Reservoir:
         return 1
 
     def copies_rows(self, n_rows: int) -> bool:
-        """Return True if the trees cannot hold all rows."""
+        """Return True if each tree draws, and so copies, its own sample: there are at least `limit` rows."""
         return n_rows >= self.limit
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
@@ -157,9 +157,9 @@ class Reservoir:
     def check_join(self, state: dict[str, Array]) -> None:
         """Raise InvalidInputError if the forests together have been shown more points than can be counted."""
         n_points = self.counts.n_points + int(state["category_counts"][0]) if self.counts.n_categorical else 0
-        if n_points > MAX_SHOWN:
+        if n_points > MAX_COUNT:
             raise InvalidInputError(
-                f"The forests together have been shown {n_points} points; at most {MAX_SHOWN} can be counted."
+                f"The forests together have been shown {n_points} points; at most {MAX_COUNT} can be counted."
             )
 
     def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
@@ -191,7 +191,7 @@ class Reservoir:
 
     def _check_presence(self, trees: Trees, X: Array) -> None:
         """Raise InvalidInputError if some tree cannot have been shown all copies of a row that X contains."""
-        uncounted = self.counts.first_uncounted(X)
+        uncounted = self.counts.uncounted_row(X)
         if uncounted is not None:
             raise not_held_error(X, uncounted)
         first_index, counts = _distinct_rows(X)

@@ -11,7 +11,7 @@ import numpy as np
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.invariants import Check, Problem
 from imondrian.engine.jit import Array, call_without_dispatch
-from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, Trees, slice_trees
+from imondrian.engine.nodes import MAX_COUNT, MAX_VALUE, Trees, slice_trees
 from imondrian.engine.threads import even_slices
 from imondrian.engine.window import (
     Selection,
@@ -54,8 +54,8 @@ class Window:
     holds on average. If the stratum is 1, points are selected independently, and there are enough slots that, at any
     given time, the probability of needing more is below exp(-60) (a point without a free slot is not inserted). So
     memory is fixed. Trees read from a file get these slots only when points arrive. Feature weights, and the levels to
-    which the score "size" is relative, are updated after every eighth of the window (of the points so far, until it is
-    full).
+    which the score "size" is relative, are updated after every eighth of the window (until the window is full: whenever
+    the number of points has grown by an eighth).
 
     Parameters
     ----------
@@ -321,15 +321,15 @@ class Window:
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the ring and the clock."""
         empty = np.isnan(self.ring)
-        if not ((np.abs(self.ring) <= MAX_SIZE) | empty).all() or (empty.any(axis=1) != empty.all(axis=1)).any():
+        if not ((np.abs(self.ring) <= MAX_VALUE) | empty).all() or (empty.any(axis=1) != empty.all(axis=1)).any():
             yield "a point of the window is not finite or too large"
         rarities = self._rarities_of(self.ring)
         if not ((rarities > 0.0) & (rarities <= 1.0) | np.isnan(rarities)).all():
             yield "a rarity in the window is not in (0, 1]"
         if not 0 <= self.number < self.next_step <= self.number + longest_step(self.number, self.length):
             yield "the clock of the window is impossible"
-        elif self.number > MAX_SHOWN:
-            yield f"the window has been shown more than {MAX_SHOWN} points"
+        elif self.number > MAX_COUNT:
+            yield f"the window has been shown more than {MAX_COUNT} points"
         elif not empty[self.number :].all():
             yield "the window holds points that have not arrived yet"
 
