@@ -17,7 +17,7 @@ from imondrian.engine.fleet import Shard, shard_arrays
 from imondrian.engine.histogram import N_BINS
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import HEAD
-from imondrian.engine.packed_detectors import pack_cuts, rebuild_trees, unpack_cuts
+from imondrian.engine.packed_detectors import pack_cuts, rebuild_window_trees, unpack_cuts
 from imondrian.fleet import key_states
 from imondrian.fleet.key_states import KeyState, check_besides_trees, check_problems, decoded_notes, encoded_notes
 from imondrian.fleet.shards import DetectorSize, copy_detector
@@ -158,7 +158,7 @@ def _read_histogram(reader: "_Reader", detector: Shard) -> None:
 def _rebuild(detector: Shard, window: Window) -> None:
     """Compute the leaves, boxes and populations; raise ValueError if a tree is damaged."""
     chosen, numbers = np.arange(detector.trees.heads.size), detector.counts["number"].copy()
-    t = rebuild_trees(detector.trees, chosen, detector.rings, numbers, window.selection)
+    t = rebuild_window_trees(detector.trees, chosen, detector.rings, numbers, window.selection)
     if t != NONE:
         raise ValueError(f"tree {t} is damaged.")
 
