@@ -20,7 +20,8 @@ from imondrian.cli.watch_rows import Row, WatchRows
 from imondrian.cli.watch_summary import KeyedCounts
 from imondrian.cli.watch_times import TimeState, WatchTimes
 from imondrian.fleet.fleet import Fleet
-from imondrian.fleet.results import FleetResults, Key
+from imondrian.fleet.keys import Key
+from imondrian.fleet.results import FleetResults
 from imondrian.tables.line_records import Parser
 
 _ALARMS = "alarms"  # key among the extra values of the model file

@@ -3,7 +3,7 @@
 from typing import Any
 
 from imondrian.fleet.fleet import Fleet
-from imondrian.fleet.results import Key
+from imondrian.fleet.keys import Key
 from imondrian.stream.detector import StreamDetector
 
 

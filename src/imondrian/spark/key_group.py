@@ -13,7 +13,7 @@ from imondrian.alarms.incidents import NO_INCIDENT
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.engine.finite import all_within_limit
 from imondrian.engine.jit import Array
-from imondrian.fleet.results import Key
+from imondrian.fleet.keys import Key
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.rows.named_rows import CodedRows
 from imondrian.spark.arrow_points import check_usable, usable_rows
