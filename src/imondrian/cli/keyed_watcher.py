@@ -112,7 +112,7 @@ class KeyedWatcher:
         if fleet is None and self._rows.features.names and any(row.key is not None for row in rows):
             fleet = self._watch_fleet.create(self._rows.features)
         keyed = [] if fleet is None else self._rows_of_fleet(fleet, rows)
-        self._watch_fleet.begin(len(rows), keyed)
+        self._watch_fleet.start_lines(len(rows), keyed)
         columns: list[dict[str, Any]] = [{**NO_RESULTS, BORROWED: False}] * len(rows)
         events: list[tuple[Key, dict[str, Any]]] = []
         if fleet is not None and keyed:

@@ -81,7 +81,7 @@ class _Records(NamedTuple):
     n_rows: int = 0  # rows of all keys so far, including skipped ones
     names: list[Any] | None = None  # of the features
     events: tuple[KeyEvent, ...] = ()  # of the last call
-    arriving: _Rows | None = None  # a block that will be processed, and may drop keys before it begins
+    arriving: _Rows | None = None  # a block that has not begun, but may have dropped keys, so it must be completed
     pending: KeyedBlock | None = None  # a block that has begun
     outcome: _Outcome | None = None  # of the pending block, after its rows have been learned
     forgetting: tuple[Key, ...] = ()  # keys that are being forgotten
@@ -91,8 +91,8 @@ class Fleet:
     """Anomaly detection on many streams: one small detector per key, in shared tables and bounded memory.
 
     A key gets a detector with its first row. The results for a key are those of a `StreamDetector` with the same
-    settings and the seed `seed_of(key)`, bit for bit, however the rows are divided into calls. The exception are rows
-    that the common forest scores (`is_borrowed`).
+    settings and the seed `seed_of(key)`, bit for bit, however the rows are divided into calls. Rows that the common
+    forest scores (`is_borrowed`) are the exception.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ class Fleet:
         self._is_closed = False
         self._extra = "{}"  # as JSON text
 
-    # -- facts --------------------------------------------------------------------------------------------------------
+    # -- attributes ---------------------------------------------------------------------------------------------------
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -280,7 +280,7 @@ class Fleet:
 
     @write_locked
     def keys(self) -> list[Key]:
-        """Return all keys, in memory and in the store: integers in ascending order, then texts in ascending order."""
+        """Return all keys, in memory and in the store: integers first, then text, both in ascending order."""
         self._check_is_open()
         return sorted(self._table.keys(), key=lambda key: (isinstance(key, str), key))
 
@@ -305,7 +305,7 @@ class Fleet:
     @property
     @read_locked
     def threshold(self) -> float | str:
-        """The rule for anomalies: see the parameter. Setting it changes nothing that the detectors have learned."""
+        """Which rows are anomalies; see the parameter. Setting it does not change what the detectors have learned."""
         threshold: float | str = self._parameters["threshold"]
         return threshold
 
@@ -320,7 +320,7 @@ class Fleet:
     @property
     @read_locked
     def rules(self) -> IncidentRules:
-        """The rules for incidents. Setting them changes nothing that the detectors have learned."""
+        """The rules for incidents. Setting them does not change what the detectors have learned."""
         rules: IncidentRules = self._parameters["rules"]
         return rules
 
@@ -372,7 +372,7 @@ class Fleet:
         return FleetResult(**values | {"incident": None if values["incident"] == NO_INCIDENT else values["incident"]})
 
     def process_many(self, keys: Iterable[Key], X: Any) -> FleetResults:
-        """Process rows of many keys, in their order: the same results as `process`, bit for bit, in less time.
+        """Process rows of many keys in their order. Results are those of `process`, bit for bit, in less time.
 
         Parameters
         ----------
@@ -383,7 +383,7 @@ class Fleet:
         Returns
         -------
         FleetResults
-            One entry per row. With ``on_error="raise"``, no row is processed if any row is unusable.
+            Arrays with one item per row. With ``on_error="raise"``, no row is processed if any row is unusable.
         """
         return self._process_rows(checked_keys(keys), rows_in_memory(X))
 
@@ -431,7 +431,10 @@ class Fleet:
         return stream_detector(state, parameters, self._records.names, has_moments=self._learning.n_scaled > 0)
 
     def explain(self, key: Key, x: Any) -> dict[Any, float]:
-        """Divide the score of a row of a key, as if it came next, among its features; see `StreamDetector.explain`."""
+        """Divide the score that a row would have as the next row of a key among its features.
+
+        See `StreamDetector.explain`.
+        """
         return self.detector(key).explain(x)
 
     # -- saving -------------------------------------------------------------------------------------------------------
@@ -563,7 +566,8 @@ class Fleet:
         InvalidInputError
             If the fleet has the key already.
         DamagedFileError
-            If the bytes are damaged, or were packed by a fleet with other parameters. Nothing was changed.
+            If the bytes are damaged, or the fleet that packed them has another `n_features`, `n_trees`, `window` or
+            `max_samples`. Nothing was changed.
         """
         key = checked_key(key)
         self._check_is_open()
