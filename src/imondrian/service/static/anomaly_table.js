@@ -4,7 +4,7 @@ import { byId, setText } from "./dom.js";
 import { integer, rowTime, score, surprise, valueText, withUnit } from "./format.js";
 import { buttonRow, headRow, selectRow } from "./table_rows.js";
 
-const MAX_SHOWN = 50;
+const MAX_COUNT = 50;
 
 export class AnomalyTable {
   #rows = new Map(); // by index
@@ -24,7 +24,7 @@ export class AnomalyTable {
   show(history, columns) {
     const positions = history.anomalies();
     setText(byId("anomalies-hint"), `${integer(positions.length)} among the latest ${withUnit(history.length, "point")}`);
-    const latest = positions.slice(-MAX_SHOWN);
+    const latest = positions.slice(-MAX_COUNT);
     this.#dropBefore(history.index[latest[0]] ?? Infinity);
     for (const position of latest) this.#add(history, position, columns);
     byId("anomalies-box").hidden = latest.length === 0;

@@ -3,7 +3,7 @@
 import { byId, make } from "./dom.js";
 import { percent, visible } from "./format.js";
 
-const MAX_SHOWN = 12;
+const MAX_COUNT = 12;
 
 export class ExplanationPanel {
   #section;
@@ -66,8 +66,8 @@ async function contentOf(load, introduction) {
 }
 
 function barsOf(reasons) {
-  const list = make("ol", { className: "reasons" }, ...reasons.slice(0, MAX_SHOWN).map(bar));
-  const rest = reasons.slice(MAX_SHOWN);
+  const list = make("ol", { className: "reasons" }, ...reasons.slice(0, MAX_COUNT).map(bar));
+  const rest = reasons.slice(MAX_COUNT);
   if (rest.length === 0) return [list];
   const share = rest.reduce((sum, reason) => sum + reason.share, 0);
   return [list, make("p", { className: "hint", textContent: `${rest.length} more parts account for ${percent(share)} together.` })];

@@ -4,7 +4,7 @@ import { byId, make, setText } from "./dom.js";
 
 const MAX_WITHOUT_PICKER = 8; // up to this many features are all shown
 const N_PRESELECTED = 6;
-const MAX_SHOWN = 12;
+const MAX_COUNT = 12;
 
 export class Picker {
   #features = [];
@@ -36,7 +36,7 @@ export class Picker {
 
   #limit() {
     const n = this.shown.length;
-    for (const box of this.#boxes) box.disabled = n >= MAX_SHOWN && !box.checked;
-    setText(byId("picker-title"), `${n} of ${this.#features.length} features in the chart (maximum ${MAX_SHOWN})`);
+    for (const box of this.#boxes) box.disabled = n >= MAX_COUNT && !box.checked;
+    setText(byId("picker-title"), `${n} of ${this.#features.length} features in the chart (maximum ${MAX_COUNT})`);
   }
 }

@@ -3,10 +3,10 @@
 import { anomalyMarker, thresholdLine, titledAxis } from "./chart.js";
 import { isThreshold } from "./format.js";
 
-const MAX_SHOWN = 2000; // dots
+const MAX_COUNT = 2000; // dots
 
 export function rowsPerDot(n) {
-  return Math.ceil(n / MAX_SHOWN);
+  return Math.ceil(n / MAX_COUNT);
 }
 
 export function scoreFigure(theme, { scores, anomalies, threshold }) {
