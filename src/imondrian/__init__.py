@@ -17,7 +17,7 @@ if _TYPE_CHECKING:
     )
     from imondrian.estimator import IsolationMondrianForest
     from imondrian.fleet.fleet import Fleet
-    from imondrian.fleet.results import FleetResult, FleetResults, KeyEvent, KeyIncident
+    from imondrian.fleet.results import FleetResult, FleetResults, KeyChanges, KeyEvent, KeyIncident
     from imondrian.forest.expected_values import ExpectedValues
     from imondrian.forest.mondrian_forest import MondrianForest
     from imondrian.model_files import load, save
@@ -39,6 +39,7 @@ __all__ = [
     "IncidentRules",
     "InvalidInputError",
     "IsolationMondrianForest",
+    "KeyChanges",
     "KeyEvent",
     "KeyIncident",
     "MondrianForest",
@@ -65,6 +66,7 @@ _MODULES = {
     "IncidentRules": "alarms.incidents",
     "InvalidInputError": "base.errors",
     "IsolationMondrianForest": "estimator",
+    "KeyChanges": "fleet.results",
     "KeyEvent": "fleet.results",
     "KeyIncident": "fleet.results",
     "MondrianForest": "forest.mondrian_forest",

@@ -39,10 +39,12 @@ def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None 
     path : str or path-like
         The file to write.
     extra : dict, optional
-        JSON values to store with a detector or an estimator, ignored for a forest or a fleet; `load_extra` returns
-        them.
+        JSON values to store with a detector, an estimator or a fleet, ignored for a forest; `load_extra` returns them.
+        For a fleet, they replace its attribute `extra`.
     """
     if isinstance(model, Fleet):
+        if extra is not None:
+            model.extra = extra
         model.save(path)
         return
     forest, notes = _parts(model, extra or {})
@@ -105,6 +107,9 @@ def is_fleet_file(path: str | os.PathLike[str]) -> bool:
 
 def load_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the values that `save` stored with a model as `extra`, or an empty dictionary."""
+    if is_fleet_file(path):
+        with Fleet.load(path) as fleet:
+            return fleet.extra
     _, notes = storage.load(path)
     extra = notes.get(EXTRA, {})
     return extra if isinstance(extra, dict) else {}

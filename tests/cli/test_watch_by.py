@@ -11,7 +11,6 @@ import pytest
 import imondrian
 from imondrian import Fleet, InvalidInputError
 from imondrian.cli.option_checks import parse_bytes
-from imondrian.cli.watch_fleet import FleetWithExtra
 from imondrian.cli.watch_key_incidents import StreamRow, restored_alarms, stored_alarms
 from imondrian.cli.watch_keys import key_of, members_of_key
 
@@ -415,15 +414,6 @@ def test_a_command_runs_for_each_incident(shell):
     done = shell.run(*arguments, "--exec", "false", stdin=as_csv(rows))
     event = lines_of(done.stdout)[0]
     assert f"--exec, incident 0 of host '{event['host']}' (anomalies) opened: the command ended" in done.stderr
-
-
-def test_extra_values_are_saved_with_a_fleet(tmp_path):
-    fleet = FleetWithExtra(1, store=tmp_path / "m.imf", **SMALL)
-    fleet.extra = {"a": [1, "🦆"]}
-    fleet.save()
-    fleet.close()
-    with FleetWithExtra.load(tmp_path / "m.imf") as loaded:
-        assert loaded.extra == {"a": [1, "🦆"]}
 
 
 @pytest.mark.parametrize(

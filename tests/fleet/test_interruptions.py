@@ -16,6 +16,8 @@ FILES = (
     "key_table.py",
     "key_store.py",
     "key_states.py",
+    "packed_keys.py",
+    "change_log.py",
     "shards.py",
 )
 N_BEFORE, N_ROWS, N_KEYS = 90, 40, 6
@@ -157,6 +159,66 @@ def test_a_key_that_is_forgotten_while_interrupted_is_there_or_gone(tmp_path):
         assert_same(fleet.process_many(ROW_KEYS[rows], X[rows]), reference.process_many(ROW_KEYS[rows], X[rows]))
         assert fleet.keys() == reference.keys()
     assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("rows", [X, np.copysign(0.0, X)], ids=["packed", "in full"])
+@pytest.mark.parametrize("settings", [{}, CEILING], ids=str)
+def test_a_key_that_was_being_unpacked_is_not_there(settings, rows):
+    """A new key, which gets its entry, is not affected."""
+    source, expected = new_fleet(**SETTINGS), Expected(**settings)
+    source.process_many(["other"] * 90, rows[:90])
+    state, n_compared = source.pack_key("other"), 0
+
+    def new():
+        fleet = expected.fleet(N_BEFORE)
+        fleet.confirm_key_changes()
+        return fleet
+
+    for fleet in interrupted(new, lambda fleet: fleet.unpack_key("other", state), 40):
+        reference = expected.fleet(N_BEFORE)
+        assert "other" not in fleet
+        assert fleet.key_changes().changed == []
+        if fleet.n_dropped == reference.n_dropped:  # otherwise, another key was dropped to make room
+            keys = ["first", *ROW_KEYS[:60], "other"]
+            assert_same(fleet.process_many(keys, X[:62]), reference.process_many(keys, X[:62]))
+            assert fleet.keys() == reference.keys()
+            n_compared += 1
+    assert n_compared > 20
+
+
+def test_all_keys_are_forgotten_even_if_interrupted(tmp_path):
+    n, outcomes = iter(range(1000)), set()
+
+    def new():
+        fleet = new_fleet(**SETTINGS, max_bytes=3 * BYTES, store=tmp_path / f"{next(n)}.db")
+        fleet.process_many(ROW_KEYS[:N_BEFORE], X[:N_BEFORE])
+        fleet.confirm_key_changes()
+        return fleet
+
+    for fleet in interrupted(new, lambda fleet: fleet.forget_all(), 25):
+        keys, changes = fleet.keys(), fleet.key_changes()
+        outcomes.add(len(keys))
+        assert len(changes.removed) == len(set(ROW_KEYS[:N_BEFORE])) - len(keys)
+        reference = new_fleet(**SETTINGS) if not keys else Expected().fleet(N_BEFORE)
+        assert_same(fleet.process_many(ROW_KEYS[:60], X[:60]), reference.process_many(ROW_KEYS[:60], X[:60]))
+    assert outcomes == {0, N_KEYS}
+
+
+def test_a_key_that_is_read_while_interrupted_leaves_no_trace_in_its_entry(tmp_path):
+    """The entry into which it was being copied is used for a new key."""
+    n = iter(range(1000))
+
+    def new():
+        fleet = new_fleet(**SETTINGS, store=tmp_path / f"{next(n)}.db")
+        fleet.process_many(["other"] * 90, X[:90])
+        fleet.save()
+        fleet.close()
+        return Fleet.load(fleet._table.store.path)
+
+    reference = new_fleet(**SETTINGS)
+    expected = reference.process_many(["new"] * 20, X[:20])
+    for fleet in interrupted(new, lambda fleet: fleet.process("other", X[0]), 60):
+        assert_same(fleet.process_many(["new"] * 20, X[:20]), expected)
 
 
 def test_an_interrupted_save_leaves_the_old_or_the_new_one(tmp_path):

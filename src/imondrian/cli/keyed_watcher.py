@@ -10,7 +10,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 from imondrian.cli.event_commands import EventCommands
 from imondrian.cli.options import FeatureOptions, WatchOptions
-from imondrian.cli.watch_fleet import FleetWithExtra, WatchFleet
+from imondrian.cli.watch_fleet import WatchFleet
 from imondrian.cli.watch_input import StreamBatch
 from imondrian.cli.watch_key_incidents import KeyedRows, KeyIncidents, StreamRow, restored_alarms, stored_alarms
 from imondrian.cli.watch_keys import key_of, key_text
@@ -19,6 +19,7 @@ from imondrian.cli.watch_results import NO_RESULTS, result_columns, scored_line
 from imondrian.cli.watch_rows import Row, WatchRows
 from imondrian.cli.watch_summary import KeyedCounts
 from imondrian.cli.watch_times import TimeState, WatchTimes
+from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.results import FleetResults, Key
 from imondrian.tables.line_records import Parser
 
@@ -131,7 +132,7 @@ class KeyedWatcher:
         self._count(rows, events, first)
         self._write(rows, columns, events, first)
 
-    def _rows_of_fleet(self, fleet: FleetWithExtra, rows: list[_KeyedRow]) -> list[int]:
+    def _rows_of_fleet(self, fleet: Fleet, rows: list[_KeyedRow]) -> list[int]:
         """Return the numbers of the rows that the fleet learns or counts.
 
         A fleet that was created in Python may refuse unusable rows.
@@ -139,7 +140,7 @@ class KeyedWatcher:
         counts_unusable = fleet.parameters["on_error"] == "skip"
         return [i for i, (row, key) in enumerate(rows) if key is not None and (row.error is None or counts_unusable)]
 
-    def _learn(self, fleet: FleetWithExtra, keys: list[Key], values: list[list[Any]]) -> FleetResults:
+    def _learn(self, fleet: Fleet, keys: list[Key], values: list[list[Any]]) -> FleetResults:
         """Score and learn rows; NaN stands for the values of unusable ones."""
         features = self._rows.features
         nothing = [np.nan] * len(features.names)

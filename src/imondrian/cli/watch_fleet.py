@@ -13,34 +13,11 @@ from imondrian.cli.watch_detector import check_parameters, detector_parameters, 
 from imondrian.cli.watch_features import StreamFeatures
 from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
 from imondrian.fleet.fleet import Fleet
-from imondrian.fleet.key_store import Facts
 from imondrian.model_files import is_fleet_file
 
 _POSITION, _N_SEEN, _KEYS = "position", "n_seen", "keys"  # among the extra values of the model file
-_EXTRA = "watch"  # of the extra values in the header of the store
 _FIXED = ("shingle", "missing", "learn_anomalies")  # options that have one possible value
 _MAX_ROWS = 2**53
-
-
-class FleetWithExtra(Fleet):
-    """A fleet that saves further values in the same transaction.
-
-    Attributes
-    ----------
-    extra : dict
-        The values, in types that JSON supports.
-    """
-
-    extra: dict[str, Any]
-
-    def _facts(self) -> Facts:
-        facts = super()._facts()
-        return facts._replace(header=facts.header | {_EXTRA: self.extra})
-
-    def _restore(self, facts: Facts | None, max_bytes: int | None, n_jobs: int, path: str) -> None:
-        super()._restore(facts, max_bytes, n_jobs, path)
-        extra = {} if facts is None else facts.header.get(_EXTRA, {})
-        self.extra = extra if isinstance(extra, dict) else {}
 
 
 class _Batch(NamedTuple):
@@ -129,11 +106,11 @@ class WatchFleet:
         every = self._options.save_every
         return every is not None and self.n_seen - self._n_saved >= every
 
-    def create(self, features: StreamFeatures) -> FleetWithExtra:
+    def create(self, features: StreamFeatures) -> Fleet:
         """Create the fleet."""
         parameters = detector_parameters(self._explicit_options) | self.settings.parameters()
         try:
-            self.fleet = FleetWithExtra(
+            self.fleet = Fleet(
                 len(features.names),
                 on_error="skip",
                 max_bytes=self._max_bytes,
@@ -143,7 +120,6 @@ class WatchFleet:
             )
         except ImondrianError as error:
             raise self._without_parameter_name(error) from None
-        self.fleet.extra = {}
         return self.fleet
 
     def start_batch(self, position_after: PositionAfter) -> None:
@@ -183,7 +159,7 @@ class WatchFleet:
         after = None if self._position_after is None else self._position_after(self._n_done)
         return after or self.position
 
-    def _resume(self, console: Console) -> FleetWithExtra | None:
+    def _resume(self, console: Console) -> Fleet | None:
         path = self._options.model
         if path is None:
             return None
@@ -194,7 +170,7 @@ class WatchFleet:
             load_model_file(path)  # raises an error if it is not a model
             raise InvalidInputError(f"{path} was saved without --by: leave out --by, or choose another model file.")
         try:
-            fleet = FleetWithExtra.load(path, max_bytes=self._max_bytes, n_jobs=self._options.jobs)
+            fleet = Fleet.load(path, max_bytes=self._max_bytes, n_jobs=self._options.jobs)
         except ImondrianError as error:
             raise self._without_parameter_name(error) from None
         try:
@@ -208,7 +184,7 @@ class WatchFleet:
             console.note(f"{path}: {change}.")
         return fleet
 
-    def _check(self, fleet: FleetWithExtra, path: str) -> None:
+    def _check(self, fleet: Fleet, path: str) -> None:
         """Raise an InvalidInputError if a resumed fleet does not match the options, or its values are invalid."""
         extra = fleet.extra
         check_parameters(self._explicit_options, fleet.parameters, path)

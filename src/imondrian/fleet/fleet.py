@@ -1,5 +1,6 @@
 """`Fleet`: one detector per key, for many keys, in bounded memory."""
 
+import json
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -51,12 +52,14 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SHOWN
 from imondrian.engine.surprise import SINCE
 from imondrian.engine.threads import Threads
+from imondrian.fleet import common_state
 from imondrian.fleet.blocks import KeyedBlock, Limits, block_end, plan
 from imondrian.fleet.common_forest import EPOCH, MIN_POINTS, Borrowed, CommonForest, as_normal, epochs
+from imondrian.fleet.common_state import CommonState
 from imondrian.fleet.key_states import trees_of
-from imondrian.fleet.key_store import Facts, KeyStore, checked_key, encoded_key
+from imondrian.fleet.key_store import KeyStore, checked_key, encoded_key
 from imondrian.fleet.key_table import KeyTable
-from imondrian.fleet.results import FleetResult, FleetResults, Key, KeyEvent, KeyIncident, joined
+from imondrian.fleet.results import FleetResult, FleetResults, Key, KeyChanges, KeyEvent, KeyIncident, joined
 from imondrian.fleet.shards import DetectorSize, Shards
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.forest_parameters import checked_n_jobs, checked_scale
@@ -71,6 +74,7 @@ from imondrian.stream.stream_parameters import check_rules_match, checked_parame
 
 N_INCIDENTS_STORED = 1024  # latest incidents of all keys
 _TRACKER_BYTES = 2048  # upper bound of the memory for the incidents of one key
+_EXTRA = "watch"  # key of the extra values in the header; the command `watch` was the first to use them
 _LEARN = {
     "size": score_sizes_and_learn,
     "expected": score_expected_depths_and_learn,
@@ -129,7 +133,7 @@ class _Records(NamedTuple):
     arriving: _Rows | None = None  # of a block that begins with dropping keys
     pending: KeyedBlock | None = None  # a block that has begun
     outcome: _Outcome | None = None  # of the pending block, when its rows have been scored and learned
-    forgetting: Key | None = None
+    forgetting: tuple[Key, ...] = ()
 
 
 class Fleet:
@@ -189,10 +193,14 @@ class Fleet:
         Number of keys that were dropped because there was no memory and no store for them.
     bytes_per_key : int
         Memory of one key.
+    extra : dict
+        Further values, which are saved with the fleet.
+    keys_per_shard : int
+        Number of keys for which memory is allocated at a time, 256; a subclass with few keys can define less.
 
     Notes
     -----
-    Memory is allocated for 256 keys at a time, and used when a key arrives. A fleet may be used from several threads: a
+    Memory is used when a key arrives. A fleet may be used from several threads: a
     call that changes it runs alone. If a call is interrupted (Ctrl+C), or the store fails, the fleet has processed the
     first rows of the call, up to some row; `n_rows` counts them. A fleet with a store cannot be used in a forked
     process.
@@ -211,6 +219,8 @@ class Fleet:
     >>> fleet.incidents[-1].key
     'host7'
     """
+
+    keys_per_shard = 256
 
     def __init__(  # noqa: PLR0913
         self,
@@ -267,7 +277,7 @@ class Fleet:
         max_keys = MAX_SHOWN
         if max_bytes is not None:
             max_keys = as_count(max_bytes, "max_bytes", self.bytes_per_key, 2**62) // self.bytes_per_key
-        self._table = KeyTable(Shards(size, scale.weights(), max_keys), parameters, max_keys)
+        self._table = KeyTable(Shards(size, scale.weights(), min(max_keys, self.keys_per_shard)), parameters, max_keys)
         self._threads, self._locks = Threads(checked_n_jobs(parameters["n_jobs"])), new_locks()
         self._common = CommonForest(
             parameters["n_features"], parameters["kind"], parameters["threshold"], parameters["seed"]
@@ -275,6 +285,7 @@ class Fleet:
         self._records = _Records()
         self._incidents: OrderedDict[_IncidentName, Incident] = OrderedDict()  # the latest, in the order of opening
         self._is_closed = False
+        self._extra = "{}"  # JSON
         self._borrowed: dict[int, Borrowed] = {}  # of the epochs of the pending block
 
     # -- facts --------------------------------------------------------------------------------------------------------
@@ -374,6 +385,26 @@ class Fleet:
             check_rules_match(checked, self._parameters["n_features"], self._records.names)
         self._parameters = self._parameters | {"rules": checked}
 
+    @property
+    @read_locked
+    def extra(self) -> dict[str, Any]:
+        """Further values, which are saved with the fleet and come back when it is loaded; empty by default.
+
+        A dictionary of values that JSON supports. The attribute returns a copy: set it to change the values.
+        """
+        extra: dict[str, Any] = json.loads(self._extra)
+        return extra
+
+    @extra.setter
+    @write_locked
+    def extra(self, extra: dict[str, Any]) -> None:
+        if not isinstance(extra, dict):
+            raise InvalidInputError(f"extra must be a dictionary, but is {extra!r:.200}.")
+        try:
+            self._extra = json.dumps(extra)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInputError(f"extra must have values that JSON supports: {str(error)[:200]}.") from None
+
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def process(self, key: Key, x: Any) -> FleetResult:
@@ -429,8 +460,16 @@ class Fleet:
         self._check_is_open()
         if key not in self._table:
             raise InvalidInputError(f"There is no key {key!r:.200}.")
-        self._records = self._records._replace(forgetting=key)
-        self._finish_forgetting(key)
+        self._records = self._records._replace(forgetting=(key,))
+        self._finish_forgetting()
+        return self
+
+    @write_locked
+    def forget_all(self) -> Self:
+        """Forget all keys; their memory is used again for others. What the common forest has learned stays."""
+        self._check_is_open()
+        self._records = self._records._replace(forgetting=tuple(self._table.keys()))
+        self._finish_forgetting()
         return self
 
     @write_locked
@@ -473,7 +512,7 @@ class Fleet:
             raise InvalidInputError("The fleet has no store: give a path.")
         else:
             changed = sorted(self._table.changed, key=repr)
-            store.save(self._facts(), self._table.states(changed))
+            store.save(self._common_state(), self._table.states(changed))
             self._table.changed.clear()
 
     def _save_copy(self, path: Path) -> None:
@@ -482,7 +521,7 @@ class Fleet:
         part.unlink(missing_ok=True)
         copy = KeyStore(part)
         try:
-            copy.save(self._facts(), self._table.states(self._table.keys()))
+            copy.save(self._common_state(), self._table.states(self._table.keys()))
             copy.close()
             part.replace(path)
         except BaseException:
@@ -514,12 +553,121 @@ class Fleet:
         n_jobs = checked_n_jobs(n_jobs)
         fleet, store = cls.__new__(cls), KeyStore(path)
         try:
-            fleet._restore(store.facts(), max_bytes, n_jobs, os.fspath(path))  # noqa: SLF001
+            state = store.common_state()
+            if state is None:
+                raise DamagedFileError(f"{os.fspath(path)}: no fleet was saved there.")  # noqa: TRY301
+            fleet._restore(state, max_bytes, n_jobs, os.fspath(path))  # noqa: SLF001
         except BaseException:
             store.close()
             raise
         fleet._table.store = store  # noqa: SLF001
         return fleet
+
+    # -- embedding ----------------------------------------------------------------------------------------------------
+
+    @write_locked
+    def pack_common(self) -> bytes:
+        """Return everything but the keys as bytes: parameters, counts, latest incidents, common forest, extra values.
+
+        `Fleet.unpack_common`, and then `unpack_key` for every key, restore a fleet that goes on like this one, bit for
+        bit. So a program that embeds a fleet, such as a service or a Spark job, can save it in its own storage.
+        """
+        self._check_is_open()
+        return common_state.to_bytes(self._common_state())
+
+    @classmethod
+    def unpack_common(
+        cls,
+        content: bytes,
+        *,
+        max_bytes: int | None = None,
+        store: str | os.PathLike[str] | None = None,
+        n_jobs: int = N_JOBS,
+    ) -> Self:
+        """Return a fleet without keys from what `pack_common` has returned.
+
+        Parameters
+        ----------
+        content : bytes
+        max_bytes : int, optional
+            As in the constructor.
+        store : str or path, optional
+            As in the constructor: a new file.
+        n_jobs : int, default=1
+            As in the constructor.
+
+        Raises
+        ------
+        DamagedFileError
+            If the bytes are damaged.
+        """
+        fleet, n_jobs = cls.__new__(cls), checked_n_jobs(n_jobs)
+        fleet._restore(common_state.from_bytes(content), max_bytes, n_jobs, "The common state of the fleet")  # noqa: SLF001
+        if store is not None:
+            fleet._table.store = _new_store(store)  # noqa: SLF001
+        return fleet
+
+    @write_locked
+    def pack_key(self, key: Key) -> bytes:
+        """Return the state of a key as bytes; raise InvalidInputError if there is no such key.
+
+        The bytes are much smaller than the memory of the key, because they lack what can be computed from the rest.
+        They begin with a digest of 16 bytes: states with equal digests are equal.
+        """
+        self._check_is_open()
+        return self._table.packed(checked_key(key))
+
+    @write_locked
+    def unpack_key(self, key: Key, content: bytes) -> None:
+        """Add a key with the state that `pack_key` has returned, in this fleet or one with the same parameters.
+
+        If there is no memory for the key, another one moves to the store or is dropped, as with a new key. The key
+        counts as used now, so put back the key that was not used for the longest time first.
+
+        Parameters
+        ----------
+        key : str or int
+            A key that the fleet does not have.
+        content : bytes
+
+        Raises
+        ------
+        InvalidInputError
+            If the fleet has the key already.
+        DamagedFileError
+            If the bytes are damaged, or have been packed by a fleet with other sizes. Nothing was changed.
+        """
+        key = checked_key(key)
+        self._check_is_open()
+        if key in self._table:
+            raise InvalidInputError(f"The fleet already has the key {key!r:.200}.")
+        self._table.unpack(key, content)
+
+    @write_locked
+    def key_changes(self) -> KeyChanges:
+        """Return the keys that have changed or were removed since the last confirmed call, for incremental snapshots.
+
+        The first call returns all keys, and starts to record changes. A key is returned again until
+        `confirm_key_changes` is called. Saving in the store (`save`) makes no difference.
+
+        Returns
+        -------
+        KeyChanges
+            `changed`: to be packed, and put back in this order; `removed`: forgotten or dropped keys.
+        """
+        self._check_is_open()
+        return self._table.changes()
+
+    @write_locked
+    def confirm_key_changes(self) -> None:
+        """Record that what the last call of `key_changes` returned is saved: it is not returned again.
+
+        Without an earlier call, all present keys are considered saved; call it after a fleet was unpacked.
+        """
+        self._check_is_open()
+        self._table.confirm_changes()
+
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     @write_locked
     def close(self) -> None:
@@ -544,7 +692,7 @@ class Fleet:
     def __repr__(self) -> str:
         return f"Fleet({', '.join(f'{name}={value!r}' for name, value in self.parameters.items())})"
 
-    def _facts(self) -> Facts:
+    def _common_state(self) -> CommonState:
         records = self._records
         incidents = [[key, incident.as_json_value()] for (key, _), incident in self._incidents.items()]
         parameters = self._parameters | {"rules": self._parameters["rules"].as_json_value()}
@@ -555,14 +703,13 @@ class Fleet:
             "n_dropped": self._table.n_dropped,
             "names": records.names,
             "incidents": incidents,
+            _EXTRA: json.loads(self._extra),
         }
-        return Facts(header, self._common.to_bytes())
+        return CommonState(header, self._common.to_bytes())
 
-    def _restore(self, facts: Facts | None, max_bytes: int | None, n_jobs: int, path: str) -> None:
-        """Start with what a store contains besides the keys; raise DamagedFileError if it is damaged."""
-        if facts is None:
-            raise DamagedFileError(f"{path}: no fleet was saved there.")
-        header = facts.header
+    def _restore(self, state: CommonState, max_bytes: int | None, n_jobs: int, source: str) -> None:
+        """Start with a common state and without keys; raise DamagedFileError if it is damaged."""
+        header = state.header
         try:
             parameters = dict(header["parameters"]) | {"n_jobs": n_jobs}
             self._set(parameters, borrow=header["borrow"], max_bytes=None)
@@ -576,17 +723,21 @@ class Fleet:
             for key, values in header["incidents"][-N_INCIDENTS_STORED:]:
                 incident = restored_incident(values, MAX_SHOWN)
                 incidents[checked_key(key), incident.number] = incident
+            extra = header.get(_EXTRA, {})
+            if not isinstance(extra, dict):
+                raise TypeError(f"the extra values must be a dictionary, but are {extra!r:.50}.")  # noqa: TRY301
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            raise DamagedFileError(f"{path}: {str(error)[:300]}") from None
+            raise DamagedFileError(f"{source}: {str(error)[:300]}") from None
         self._set(parameters, borrow=self._borrows, max_bytes=max_bytes)
         self._records, self._incidents, self._table.n_dropped = _Records(n_rows, names), incidents, n_dropped
-        self._common.restore(facts.common, n_rows)
+        self._extra = json.dumps(extra)
+        self._common.restore(state.forest, n_rows)
 
     # -- internal -----------------------------------------------------------------------------------------------------
 
     def _is_settled(self) -> bool:
         records = self._records
-        is_complete = records.arriving is None and records.pending is None and records.forgetting is None
+        is_complete = records.arriving is None and records.pending is None and not records.forgetting
         return is_complete and self._table.is_settled and not self._threads.running
 
     def _settle(self) -> None:
@@ -599,14 +750,16 @@ class Fleet:
             self._table.begin_block()
             self._complete(self._records.pending)
         self._table.settle()
-        if self._records.forgetting is not None:
-            self._finish_forgetting(self._records.forgetting)
+        if self._records.forgetting:
+            self._finish_forgetting()
 
-    def _finish_forgetting(self, key: Key) -> None:
-        self._table.forget(key)
-        for name in [name for name in self._incidents if name[0] == key]:
+    def _finish_forgetting(self) -> None:
+        forgotten = set(self._records.forgetting)
+        for key in self._records.forgetting:
+            self._table.forget(key)
+        for name in [name for name in self._incidents if name[0] in forgotten]:
             self._incidents.pop(name, None)
-        self._records = self._records._replace(forgetting=None)
+        self._records = self._records._replace(forgetting=())
 
     def _points(self, keys: list[Key], X: Any) -> tuple[Array, list[Any] | None]:
         """Return the points of rows, NaN for unusable ones, and the names of the features."""
@@ -651,7 +804,7 @@ class Fleet:
         """Process a planned block; can be repeated after an interruption: nothing is learned or counted twice."""
         outcome = self._records.outcome
         if outcome is None:
-            self._table.changed.update(block.keys)
+            self._table.mark_changed(block.keys)
             self._threads.run([partial(self._run_part, index, block) for index in block.parts])
             outcome = self._outcome(block, self._borrow(block))
             self._records = self._records._replace(outcome=outcome)
@@ -797,7 +950,7 @@ def _new_store(path: str | os.PathLike[str]) -> KeyStore:
     """Create a store; raise InvalidInputError if there is one with a fleet already."""
     store, is_new = KeyStore(path), False
     try:
-        is_new = store.facts() is None
+        is_new = store.common_state() is None
     finally:
         if not is_new:
             store.close()

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from imondrian.base.errors import DamagedFileError
 from imondrian.engine.compiled_invariants import NONE, first_broken_tree
 from imondrian.engine.fleet import COUNTS, Shard, shard_arrays
 from imondrian.engine.histogram import WEIGHT
+from imondrian.engine.invariants import Problem
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import FIELDS, MAX_SHOWN, Trees, shape_of
 from imondrian.engine.surprise import SINCE
@@ -20,10 +22,9 @@ from imondrian.forest.samplers import Window
 from imondrian.forest.scales import are_valid_moments
 
 _HEAD = struct.Struct("<4sII")  # magic, slots per tree, length of the notes in bytes
-_MAGIC = b"IMK1"
+MAGIC = b"IMK1"
 _DIGEST_BYTES = 16
 _MAX_SLOTS = 2**20
-_NO_NOTES = b""
 
 
 class KeyState(NamedTuple):
@@ -36,12 +37,22 @@ class KeyState(NamedTuple):
 def to_bytes(state: KeyState) -> bytes:
     """Return the state as bytes, with a digest."""
     n_slots = int(state.detector.trees.heads["n_leaves"].max())
-    notes = _NO_NOTES if state.notes is None else json.dumps(state.notes).encode()
-    parts = [_HEAD.pack(_MAGIC, n_slots, len(notes)), notes]
+    notes = encoded_notes(state)
+    parts = [_HEAD.pack(MAGIC, n_slots, len(notes)), notes]
     parts += [_used(name, array, n_slots).tobytes() for name, array in zip(FIELDS, state.detector.trees, strict=True)]
     parts += [array.tobytes() for array in state.detector[1:]]
     content = b"".join(parts)
     return blake2b(content, digest_size=_DIGEST_BYTES).digest() + content
+
+
+def encoded_notes(state: KeyState) -> bytes:
+    """Return the notes of a state as JSON; empty if there are none."""
+    return b"" if state.notes is None else json.dumps(state.notes).encode()
+
+
+def decoded_notes(content: bytes) -> Any:
+    """Return the notes that `encoded_notes` has encoded."""
+    return json.loads(content.decode()) if content else None
 
 
 def from_bytes(content: bytes, size: DetectorSize, window: Window, key: Any) -> KeyState:
@@ -68,13 +79,13 @@ def _used(name: str, array: Array, n_slots: int) -> Array:
 
 def _unpacked(content: memoryview, size: DetectorSize, window: Window) -> KeyState:
     magic, n_slots, n_notes = _HEAD.unpack_from(content)
-    if magic != _MAGIC or n_slots > size.n_slots or n_slots > _MAX_SLOTS:
+    if magic != MAGIC or n_slots > size.n_slots or n_slots > _MAX_SLOTS:
         raise ValueError("it is not the state of such a detector.")
     position = _HEAD.size + n_notes
     n_bytes = position + _n_bytes(size, n_slots)
     if len(content) != n_bytes:
         raise ValueError(f"it has {len(content)} bytes, but should have {n_bytes}.")
-    notes = json.loads(bytes(content[_HEAD.size : position]).decode()) if n_notes else None
+    notes = decoded_notes(bytes(content[_HEAD.size : position]))
     detector, reader = new_shard(size, 1), _Reader(content, position)
     for field, array in zip(FIELDS.values(), detector.trees, strict=True):
         shape = shape_of(field, size.n_trees, n_slots, size.n_features)
@@ -106,7 +117,16 @@ class _Reader:
 
 def check(detector: Shard, window: Window) -> None:
     """Raise ValueError if a detector, a shard of one, is impossible; kernels check nothing."""
-    counts, trees = detector.counts[0], detector.trees
+    check_besides_trees(detector, window)
+    t = first_broken_tree(detector.trees)
+    if t != NONE:
+        raise ValueError(f"tree {t} is damaged.")
+    check_problems(window.tree_check()(detector.trees))
+
+
+def check_besides_trees(detector: Shard, window: Window) -> None:
+    """Raise ValueError if the arrays of a detector, apart from its trees, are impossible; `window` gets its ring."""
+    counts = detector.counts[0]
     _check_counts({name: int(counts[name]) for name in COUNTS.names or ()})
     window.ring, window.number, window.next_step = detector.rings[0], int(counts["number"]), int(counts["next_step"])
     for problem in window.problems():
@@ -117,10 +137,11 @@ def check(detector: Shard, window: Window) -> None:
     if not ((weights >= 0.0) & np.isfinite(weights)).all():
         raise ValueError("a weight of a feature is impossible.")
     check_histogram(detector.histograms[0], detector.clocks[0, WEIGHT], detector.clocks[0, SINCE])
-    t = first_broken_tree(trees)
-    if t != NONE:
-        raise ValueError(f"tree {t} is damaged.")
-    for problem, is_wrong in window.tree_check()(trees):
+
+
+def check_problems(problems: Iterable[Problem]) -> None:
+    """Raise ValueError if a tree has one of these problems."""
+    for problem, is_wrong in problems:
         if is_wrong.any():
             raise ValueError(f"tree {is_wrong.argmax()} is damaged: {problem}.")
 

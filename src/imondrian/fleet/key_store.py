@@ -5,20 +5,19 @@ which is not synced to disk and is deleted when the store is opened or closed: a
 last save, no more and no less.
 """
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
+from imondrian.fleet.common_state import CommonState, decoded_header, encoded_header
 
 _APPLICATION_ID = 0x494D464C  # "IMFL"
-_FORMAT, _VERSION = "imondrian fleet", 1
 _MAX_ENTRY = 2**30  # bytes of one stored value
 _SPILL = "-spill"
 _TABLES = (
@@ -27,13 +26,6 @@ _TABLES = (
 )
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 MAGIC = b"SQLite format 3\x00"  # the first bytes of a store
-
-
-class Facts(NamedTuple):
-    """What a store contains besides the keys."""
-
-    header: dict[str, Any]  # parameters and counts, in types that JSON supports
-    common: bytes  # the common forest; empty if there is none
 
 
 def encoded_key(key: str | int) -> bytes:
@@ -118,14 +110,14 @@ class KeyStore:
         except OSError as error:
             raise StoreError(f"{self.path}: the store cannot be used: {error}.") from None
 
-    def facts(self) -> Facts | None:
+    def common_state(self) -> CommonState | None:
         """Return what was saved besides the keys; None if nothing was saved."""
         with self._errors():
             values = dict(self._base.execute("SELECT name, value FROM facts").fetchall())
         if not values:
             return None
         try:
-            return Facts(_checked_header(values["header"]), _checked_bytes(values["common"]))
+            return CommonState(decoded_header(values["header"]), _checked_bytes(values["common"]))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DamagedFileError(f"{self.path}: {str(error)[:300]}") from None
 
@@ -172,10 +164,9 @@ class KeyStore:
         """Forget a key; it disappears from `saved` with the next save."""
         self._removed.add(encoded_key(key))
 
-    def save(self, facts: Facts, states: Iterable[tuple[str | int, bytes]]) -> None:
+    def save(self, common: CommonState, states: Iterable[tuple[str | int, bytes]]) -> None:
         """Save the fleet: these states, those that were spilled, and the others as of the last save."""
-        header = {"format": _FORMAT, "version": _VERSION, **facts.header}
-        values = [("header", json.dumps(header).encode()), ("common", facts.common)]
+        values = [("header", encoded_header(common)), ("common", common.forest)]
         removed = [(key,) for key in self._removed]
         with self._errors(), self._transaction():
             self._base.executemany("DELETE FROM spill.spilled WHERE key = ?", removed)
@@ -203,13 +194,6 @@ class KeyStore:
     def _roll_back(self) -> None:
         if self._base.in_transaction:
             self._base.execute("ROLLBACK")
-
-
-def _checked_header(content: bytes) -> dict[str, Any]:
-    header: dict[str, Any] = json.loads(content.decode())
-    if header["format"] != _FORMAT or header["version"] != _VERSION:
-        raise ValueError(f"its version is {header.get('version')!r:.50}; this library reads {_VERSION}.")
-    return header
 
 
 def _checked_bytes(value: Any) -> bytes:

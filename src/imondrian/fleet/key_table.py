@@ -10,9 +10,10 @@ import numpy as np
 from imondrian.alarms.incidents import IncidentRules, IncidentTracker
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.fleet import key_states
+from imondrian.fleet import key_states, packed_keys
+from imondrian.fleet.change_log import ChangeLog
 from imondrian.fleet.key_states import KeyState
-from imondrian.fleet.results import Key
+from imondrian.fleet.results import Key, KeyChanges
 from imondrian.fleet.shards import Shards
 from imondrian.forest.samplers import Window, new_sampler
 
@@ -57,6 +58,7 @@ class KeyTable:
         self.entries: OrderedDict[Key, int] = OrderedDict()
         self.trackers: dict[Key, IncidentTracker] = {}
         self.changed: set[Key] = set()
+        self._change_log = ChangeLog()
         self._parameters = parameters
         self._departures = _Departures()
         self._started: list[Key] = []  # keys of a block that has not begun; they have no rows yet
@@ -91,6 +93,7 @@ class KeyTable:
             self.resume()
             for key in self._started:
                 self._remove(key)
+            self._change_log.record(self._started, is_removed=True)
             self._started, self._is_moving = [], False
 
     def keys(self) -> list[Key]:
@@ -113,13 +116,66 @@ class KeyTable:
             self._is_moving = True
             self._make_room(len(some), needed)
             for key, state in states.items():
-                self._bring_in(key, state, seed_of)
+                if state is None:
+                    self._started.append(key)
+                    self.entries[key] = self.shards.start(seed_of(key))
+                    continue
+                tracker = self._tracker_of(key, state)
+                if tracker is not None:
+                    self.trackers[key] = tracker
+                self.entries[key] = self.shards.place(state.detector)
         for key in reversed(dict.fromkeys(reversed(keys))):  # in the order of their last rows
             self.entries.move_to_end(key)
         return np.array([self.entries[key] for key in keys], np.int64)
 
+    def mark_changed(self, keys: list[Key]) -> None:
+        """Record that the detectors of keys change."""
+        self.changed.update(keys)
+        self._change_log.record(keys, is_removed=False)
+
+    def changes(self) -> KeyChanges:
+        """Return the keys that changed since `confirm_changes`; all keys, if it was never called."""
+        if not self._change_log.is_active:
+            self._change_log.start(self.keys())
+        log = self._change_log.report()
+        changed = [key for key, is_removed in log.items() if not is_removed and key not in self.entries]
+        changed += [key for key in self.entries if log.get(key) is False]
+        return KeyChanges(changed, [key for key, is_removed in log.items() if is_removed])
+
+    def confirm_changes(self) -> None:
+        """Do not return the keys of the last call of `changes` again; if there was none, none of the present keys."""
+        if self._change_log.is_active:
+            self._change_log.confirm()
+        else:
+            self._change_log.start(())
+
+    def packed(self, key: Key) -> bytes:
+        """Return the state of a key in few bytes; raise InvalidInputError if there is no such key."""
+        return packed_keys.pack(self.state_of(key))
+
+    def unpack(self, key: Key, content: bytes) -> None:
+        """Add a key, which must be new, with a packed state; raise DamagedFileError if it is damaged."""
+        self._is_moving = True
+        entry = self.shards.take()
+        detector = self.shards.detector(entry)
+        try:
+            notes = packed_keys.unpack(content, detector, self.shards.size, self.new_window(), key)
+            tracker = self._tracker_of(key, KeyState(detector, notes))
+        except Exception:
+            self.shards.clear(entry)
+            self._is_moving = False
+            raise
+        self._make_room(1, {})
+        self._started.append(key)  # until it is complete, `settle` removes it
+        if tracker is not None:
+            self.trackers[key] = tracker
+        self.entries[key] = entry
+        self.mark_changed([key])
+        self.begin_block()
+
     def forget(self, key: Key) -> None:
         """Forget a key; can be repeated after an interruption."""
+        self._change_log.record([key], is_removed=True)
         if self.store is not None:
             self.store.remove(key)
         self._is_moving = True
@@ -166,17 +222,6 @@ class KeyTable:
             raise DamagedFileError(f"The incidents of the key {key!r:.100} are damaged: {str(error)[:300]}") from None
         return tracker
 
-    def _bring_in(self, key: Key, state: KeyState | None, seed_of: Callable[[Key], int]) -> None:
-        """Give a key an entry: as stored, or a new detector."""
-        if state is None:
-            self._started.append(key)
-            self.entries[key] = self.shards.start(seed_of(key))
-            return
-        tracker = self._tracker_of(key, state)
-        if tracker is not None:
-            self.trackers[key] = tracker
-        self.entries[key] = self.shards.place(state.detector)
-
     def _make_room(self, n_keys: int, needed: dict[Key, None]) -> None:
         """Let the keys that were not used for the longest time leave memory, until n_keys more fit."""
         n_surplus = len(self.entries) + n_keys - self.max_keys
@@ -191,6 +236,8 @@ class KeyTable:
 
     def _finish_leaving(self) -> None:
         """Remove the keys that leave from memory."""
+        if self.store is None:
+            self._change_log.record(self._departures.leaving, is_removed=True)
         for key in self._departures.leaving:
             self._remove(key)
         self._departures = self._departures._replace(leaving=())

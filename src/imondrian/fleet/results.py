@@ -48,6 +48,13 @@ class KeyEvent(NamedTuple):
     event: IncidentEvent
 
 
+class KeyChanges(NamedTuple):
+    """The keys of a fleet that have changed; see `Fleet.key_changes`."""
+
+    changed: list[Key]  # new keys too; the key that was not used for the longest time comes first
+    removed: list[Key]  # forgotten or dropped
+
+
 def joined(results: list[FleetResults]) -> FleetResults:
     """Return the results of consecutive blocks as one."""
     if not results:

@@ -11,10 +11,8 @@ import numpy as np
 
 from imondrian.engine.fleet import Shard, shard_arrays, start_detector
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import NO_NODE, Trees, empty_trees, slice_trees, table_bytes
+from imondrian.engine.nodes import NO_NODE, empty_trees, slice_trees, table_bytes
 from imondrian.engine.surprise import new_clock
-
-_KEYS_PER_SHARD = 256
 
 
 class DetectorSize(NamedTuple):
@@ -41,41 +39,40 @@ class Shards:
     size : DetectorSize
     weights : array of shape (n_features,)
         The feature weights of a new detector.
-    max_keys : int
-        Largest number of detectors.
+    keys_per_shard : int
+        Number of detectors whose memory is allocated at a time.
     """
 
-    def __init__(self, size: DetectorSize, weights: Array, max_keys: int) -> None:
+    def __init__(self, size: DetectorSize, weights: Array, keys_per_shard: int) -> None:
         self.size = size
-        self.keys_per_shard = min(max_keys, _KEYS_PER_SHARD)
+        self.keys_per_shard = keys_per_shard
         self._weights = weights
         self._shards: list[Shard] = []
         self._free: list[int] = []  # entries
-
-    @property
-    def n_used(self) -> int:
-        """Number of entries in use."""
-        return len(self._shards) * self.keys_per_shard - len(self._free)
 
     def shard(self, index: int) -> Shard:
         """Return a shard."""
         return self._shards[index]
 
+    def take(self) -> int:
+        """Take a free entry, whose detector is clear; after an interruption, `reclaim` clears it."""
+        if not self._free:
+            first = len(self._shards) * self.keys_per_shard
+            self._shards.append(new_shard(self.size, self.keys_per_shard))
+            self._free = list(range(first + self.keys_per_shard - 1, first - 1, -1))
+        return self._free.pop()
+
     def start(self, seed: int) -> int:
         """Start a detector in a free entry; return the entry."""
-        entry = self._free_entry()
-        self._start(entry, seed)
-        self._free.pop()
+        entry = self.take()
+        index, k = divmod(entry, self.keys_per_shard)
+        start_detector(self._shards[index], k, np.uint64(seed), self._weights, new_clock())
         return entry
 
     def place(self, detector: Shard) -> int:
         """Copy a detector, which is a shard of one, into a free entry; return the entry."""
-        entry = self._free_entry()
-        part, n_leaves = self.detector(entry), int(detector.trees.heads["n_leaves"].max())
-        _copy_trees(detector.trees, part.trees, n_leaves)
-        for name in shard_arrays(1, self.size.window, self.size.n_features):
-            getattr(part, name)[:] = getattr(detector, name)
-        self._free.pop()
+        entry = self.take()
+        copy_detector(detector, self.detector(entry))
         return entry
 
     def detector(self, entry: int) -> Shard:
@@ -107,18 +104,6 @@ class Shards:
         for entry in sorted(idle):
             self.clear(entry)
 
-    def _free_entry(self) -> int:
-        """Return the last free entry, which the caller removes from the list when it is in use."""
-        if not self._free:
-            first = len(self._shards) * self.keys_per_shard
-            self._shards.append(new_shard(self.size, self.keys_per_shard))
-            self._free = list(range(first + self.keys_per_shard - 1, first - 1, -1))
-        return self._free[-1]
-
-    def _start(self, entry: int, seed: int) -> None:
-        index, k = divmod(entry, self.keys_per_shard)
-        start_detector(self._shards[index], k, np.uint64(seed), self._weights, new_clock())
-
 
 def new_shard(size: DetectorSize, n_keys: int) -> Shard:
     """Return a shard without detectors."""
@@ -127,9 +112,12 @@ def new_shard(size: DetectorSize, n_keys: int) -> Shard:
     return Shard(trees, **{name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()})
 
 
-def _copy_trees(source: Trees, target: Trees, n_leaves: int) -> None:
-    """Copy the used slots of trees into trees whose slots are zero."""
-    target.heads[:] = source.heads
+def copy_detector(source: Shard, target: Shard) -> None:
+    """Copy a detector, a shard of one, to one that is clear."""
+    n_leaves = int(source.trees.heads["n_leaves"].max())
+    target.trees.heads[:] = source.trees.heads  # first: after an interruption, n_leaves says what to clear
     for name in ("cuts", "boxes", "points", "copies"):
-        getattr(target, name)[:, :n_leaves] = getattr(source, name)[:, :n_leaves]
-    target.parents[:, : 2 * n_leaves] = source.parents[:, : 2 * n_leaves]
+        getattr(target.trees, name)[:, :n_leaves] = getattr(source.trees, name)[:, :n_leaves]
+    target.trees.parents[:, : 2 * n_leaves] = source.trees.parents[:, : 2 * n_leaves]
+    for to, array in zip(target[1:], source[1:], strict=True):
+        to[:] = array

@@ -13,14 +13,15 @@ from imondrian.alarms.incidents import NO_INCIDENT
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.engine.finite import all_within_limit
 from imondrian.engine.jit import Array
+from imondrian.fleet.results import Key
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.rows.named_rows import CodedRows
 from imondrian.spark.arrow_points import check_usable, usable_rows
-from imondrian.spark.packed_fleet import PackedFleet
+from imondrian.spark.group_fleet import GroupFleet
 from imondrian.spark.point_columns import Features
 from imondrian.stream.detector import StreamDetector
 
-_MAGIC, _DIGEST_BYTES = b"IMG1", 16
+_MAGIC, _DIGEST_BYTES = b"IMG2", 16
 _HEAD_BYTES = len(_MAGIC) + _DIGEST_BYTES
 _LENGTH = np.dtype("<u4")
 _MAX_BYTES = 2**29  # of detectors in the cache of a worker
@@ -98,7 +99,7 @@ class KeyGroup:
     def __init__(self, n_groups: int) -> None:
         self.deadlines: dict[str, int] = {}
         self._n_groups = n_groups
-        self._fleets: dict[str, PackedFleet] = {}  # by their settings
+        self._fleets: dict[str, GroupFleet] = {}  # by their settings
         self._settings: dict[str, str] = {}  # of the fleet of each key that is part of one
         self._detectors: dict[str, StreamDetector] = {}  # of the other keys
 
@@ -146,10 +147,10 @@ class KeyGroup:
             if text is not None:
                 self._fleets[text].forget(key)
 
-    def _fleet(self, text: str) -> PackedFleet:
+    def _fleet(self, text: str) -> GroupFleet:
         """Return the fleet with these settings; it is created if there is none."""
         if text not in self._fleets:
-            self._fleets[text] = PackedFleet(**json.loads(text)["fleet"])
+            self._fleets[text] = GroupFleet(**json.loads(text)["fleet"])
         return self._fleets[text]
 
     def _missing(self, name: str) -> str:
@@ -183,21 +184,24 @@ class KeyGroup:
     # -- bytes --------------------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """Return everything as bytes; equal digests mean equal groups."""
-        fleets = {text: fleet for text, fleet in self._fleets.items() if fleet.key_count()}
+        """Return everything as bytes; equal digests mean equal groups.
+
+        The header has the digests of all parts, so that the digest of the header is that of the group.
+        """
+        fleets = {
+            text: [(key, fleet.pack_key(key)) for key in fleet] for text, fleet in self._fleets.items() if len(fleet)
+        }
         detectors = [(name, to_bytes(detector)) for name, detector in self._detectors.items()]
         header = {
             "n_groups": self._n_groups,
-            "fleets": list(fleets),
-            "detectors": [[name, len(content)] for name, content in detectors],
+            "fleets": [[text, [_described(*part) for part in parts]] for text, parts in fleets.items()],
+            "detectors": [[name, len(content), _digest(content).hex()] for name, content in detectors],
             "deadlines": self.deadlines,
         }
         text = json.dumps(header).encode()
-        parts = [np.array(len(text), _LENGTH).tobytes(), text]
-        for fleet in fleets.values():
-            parts += fleet.packed()
-        content = b"".join([*parts, *(content for _, content in detectors)])
-        return b"".join([_MAGIC, blake2b(content, digest_size=_DIGEST_BYTES).digest(), content])
+        states = [state for parts in fleets.values() for _, state in parts]
+        contents = [content for _, content in detectors]
+        return b"".join([_MAGIC, _digest(text), np.array(len(text), _LENGTH).tobytes(), text, *states, *contents])
 
     @classmethod
     def from_bytes(cls, content: bytes, n_groups: int, spare: Self | None = None) -> Self:
@@ -211,44 +215,62 @@ class KeyGroup:
             If the content is damaged.
         """
         check_group(content)
-        body = memoryview(content)[_HEAD_BYTES:]
         try:
-            if blake2b(body, digest_size=_DIGEST_BYTES).digest() != digest_of_group(content):
-                raise ValueError("the digest does not match.")  # noqa: TRY301
             group = cls(n_groups)
             if spare is not None:
                 group._fleets = spare._emptied_fleets()  # noqa: SLF001
-            group._read(body)
+            group._read(memoryview(content))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             if isinstance(error, (InvalidInputError, DamagedFileError)):
                 raise
             raise DamagedFileError(f"The state of a group of keys is damaged: {str(error)[:300]}") from None
         return group
 
-    def _emptied_fleets(self) -> dict[str, PackedFleet]:
+    def _emptied_fleets(self) -> dict[str, GroupFleet]:
         """Return the fleets, without keys."""
         for fleet in self._fleets.values():
             fleet.forget_all()
         return self._fleets
 
     def _read(self, content: memoryview) -> None:
-        position = _LENGTH.itemsize + int(np.frombuffer(content, _LENGTH, 1)[0])
-        header = json.loads(bytes(content[_LENGTH.itemsize : position]).decode())
+        first = _HEAD_BYTES + _LENGTH.itemsize
+        position = first + int(np.frombuffer(content[_HEAD_BYTES:], _LENGTH, 1)[0])
+        text = bytes(content[first:position])
+        if _digest(text) != digest_of_group(content):
+            raise ValueError("the digest does not match.")
+        header = json.loads(text.decode())
         if header["n_groups"] != self._n_groups:
             raise InvalidInputError(
                 f"The checkpoint was created with n_groups={header['n_groups']}, but this query has"
                 f" n_groups={self._n_groups}: use the same number, or a new checkpoint."
             )
-        for text in header["fleets"]:
-            fleet = self._fleet(text)
-            position += fleet.put_back(content[position:])
-            self._settings |= dict.fromkeys(fleet.keys(), text)  # type: ignore[arg-type]  # these keys are text
-        for name, length in header["detectors"]:
-            self._detectors[name] = _loaded(bytes(content[position : position + length]))
+        for settings, keys in header["fleets"]:
+            fleet = self._fleet(settings)
+            for key, length, digest in keys:
+                state = bytes(content[position : position + length])
+                if _described(key, state) != [key, length, digest]:
+                    raise ValueError(f"the digest of the key {key!r:.100} does not match.")
+                fleet.unpack_key(key, state)
+                self._settings[key] = settings
+                position += length
+        for name, length, digest in header["detectors"]:
+            state = bytes(content[position : position + length])
+            if _digest(state).hex() != digest:
+                raise ValueError(f"the digest of the key {name!r:.100} does not match.")
+            self._detectors[name] = _loaded(state)
             position += length
         if position != len(content):
             raise ValueError(f"it has {len(content)} bytes, but should have {position}.")
         self.deadlines = {str(key): int(deadline) for key, deadline in header["deadlines"].items()}
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def _described(key: Key, state: bytes) -> list[Any]:
+    """Return a key, the length of its packed state, and the digest with which every packed state begins."""
+    return [key, len(state), state[:_DIGEST_BYTES].hex()]
 
 
 def _have_gaps(points: Array) -> Array:
@@ -285,9 +307,9 @@ def check_group(content: bytes) -> None:
         )
 
 
-def digest_of_group(content: bytes) -> bytes:
+def digest_of_group(content: bytes | memoryview) -> bytes:
     """Return the digest of a group's content."""
-    return content[len(_MAGIC) : _HEAD_BYTES]
+    return bytes(content[len(_MAGIC) : _HEAD_BYTES])
 
 
 class GroupCache:

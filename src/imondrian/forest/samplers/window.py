@@ -333,6 +333,15 @@ class Window:
         elif not empty[self.number :].all():
             yield "the window holds points that have not arrived yet"
 
+    def head_problems(self, heads: Array) -> Iterator[Problem]:
+        """Yield the checks of the heads of the trees."""
+        yield "the tree has been shown other points", heads["next_number"] != self.number
+        has_sample_state = [heads[name] != 0 for name in ("n_points", "n_owed", "next_kept", "log_key")]
+        yield "a tree of a window has the state of a sample", np.any(has_sample_state, axis=0)
+        n_taken, n_outside = heads["n_taken"], heads["n_outside"]
+        yield "a counter is impossible", ~((n_outside >= 0) & (n_outside <= n_taken) & (n_taken <= self.number))
+        yield "the level is not finite", np.isinf(heads["level"])
+
     # -- internal ---------------------------------------------------------------------------------------------
 
     def _count_ahead(self, X: Array) -> Callable[[], None]:
@@ -439,12 +448,7 @@ class Window:
 
     def _trees_are_possible(self, trees: Trees) -> Iterator[Problem]:
         heads = trees.heads
-        yield "the tree has been shown other points", heads["next_number"] != self.number
-        has_sample_state = [heads[name] != 0 for name in ("n_points", "n_owed", "next_kept", "log_key")]
-        yield "a tree of a window has the state of a sample", np.any(has_sample_state, axis=0)
-        n_taken, n_outside = heads["n_taken"], heads["n_outside"]
-        yield "a counter is impossible", ~((n_outside >= 0) & (n_outside <= n_taken) & (n_taken <= self.number))
-        yield "the level is not finite", np.isinf(heads["level"])
+        yield from self.head_problems(heads)
         is_foreign, key = np.empty(heads.size, np.bool_), np.uint64(int.from_bytes(os.urandom(8)))
         max_lookups = _LOOKUPS_PER_POINT * (self.length + int(heads["n_leaves"].sum()))
         find_foreign_points(trees, self.ring, self.number, self.selection, key, max_lookups, is_foreign)

@@ -1,0 +1,182 @@
+"""The state of one key in few bytes: without unused slots and without what can be computed from the rest.
+
+Of a tree only the head and the cuts are stored: a seventh of the memory of a key with 10 features. The leaves, boxes
+and populations are computed from the points of the window (`engine/packed_detectors.py`). That loses the signs of
+zeros, because 0.0 and -0.0 are equal: a key with a -0.0 is stored like in a store (`key_states`).
+"""
+
+import struct
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from imondrian.base.errors import DamagedFileError
+from imondrian.engine.compiled_invariants import NONE
+from imondrian.engine.fleet import Shard, shard_arrays
+from imondrian.engine.histogram import N_BINS
+from imondrian.engine.jit import Array
+from imondrian.engine.nodes import HEAD
+from imondrian.engine.packed_detectors import pack_cuts, rebuild_trees, unpack_cuts
+from imondrian.fleet import key_states
+from imondrian.fleet.key_states import KeyState, check_besides_trees, check_problems, decoded_notes, encoded_notes
+from imondrian.fleet.shards import DetectorSize, copy_detector
+from imondrian.forest.samplers import Window
+
+_START = struct.Struct("<4sI")  # magic, length of the notes in bytes
+_MAGIC = b"IMP1"
+DIGEST_BYTES = 16
+_BIN_BYTES = 2 * N_BINS // 8
+_FLOAT, _BYTE = np.dtype(np.float64), np.dtype(np.uint8)
+_NEGATIVE_ZERO = np.float64(-0.0).view(np.uint64)
+
+
+def pack(state: KeyState) -> bytes:
+    """Return the state as bytes: a digest of 16 bytes, then the rest."""
+    if _has_negative_zeros(state.detector):
+        return key_states.to_bytes(state)
+    notes = encoded_notes(state)
+    arrays = _packed_arrays(state.detector)
+    content = b"".join([_START.pack(_MAGIC, len(notes)), notes, *(array.tobytes() for array in arrays)])
+    return blake2b(content, digest_size=DIGEST_BYTES).digest() + content
+
+
+def unpack(content: bytes, detector: Shard, size: DetectorSize, window: Window, key: Any) -> Any:
+    """Write a packed state to a cleared detector of this size; return the notes.
+
+    `window` must be without points, and is otherwise like that of the detector.
+
+    Raises
+    ------
+    DamagedFileError
+        If the bytes are damaged. Then the detector must be cleared again.
+    """
+    try:
+        body = memoryview(content)[DIGEST_BYTES:]
+        if bytes(body[: len(_MAGIC)]) == key_states.MAGIC:
+            state = key_states.from_bytes(content, size, window, key)
+            copy_detector(state.detector, detector)
+            return state.notes
+        if blake2b(body, digest_size=DIGEST_BYTES).digest() != bytes(content[:DIGEST_BYTES]):
+            raise ValueError("the digest does not match.")  # noqa: TRY301
+        return _unpack(body, detector, size, window)
+    except DamagedFileError:
+        raise
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error) as error:
+        raise DamagedFileError(f"The packed state of the key {key!r:.100} is damaged: {str(error)[:300]}") from None
+
+
+def _has_negative_zeros(detector: Shard) -> bool:
+    n_slots = int(detector.trees.heads["n_leaves"].max())
+    arrays = detector.rings, detector.trees.points[:, :n_slots], detector.trees.boxes[:, :n_slots]
+    return any((array.view(np.uint64) == _NEGATIVE_ZERO).any() for array in arrays)
+
+
+class _Cuts(NamedTuple):
+    """The cuts of some trees, one tree after the other."""
+
+    times: Array
+    values: Array
+    children: Array
+    features: Array
+
+    @classmethod
+    def empty(cls, n_cuts: int) -> "_Cuts":
+        return cls(np.empty(n_cuts), np.empty(n_cuts), np.empty((n_cuts, 2), np.uint32), np.empty(n_cuts, np.uint32))
+
+
+def _packed_arrays(detector: Shard) -> list[Array]:
+    """Return the arrays to be written."""
+    trees = detector.trees
+    cuts = _Cuts.empty(_n_cuts(trees.heads))
+    pack_cuts(trees, np.arange(trees.heads.size), *cuts)
+    histogram = detector.histograms.ravel()
+    is_used = histogram != 0.0
+    return [
+        trees.heads,
+        cuts.times,
+        cuts.values,
+        cuts.children.astype(_narrow(2 * trees.copies.shape[1])),
+        cuts.features.astype(_narrow(detector.rings.shape[2])),
+        np.packbits(is_used),
+        histogram[is_used],
+        *(getattr(detector, name) for name in _plain_arrays(*detector.rings.shape[1:])),
+    ]
+
+
+def _n_cuts(heads: Array) -> int:
+    return int(np.maximum(heads["n_leaves"] - 1, 0).sum())
+
+
+def _narrow(largest: int) -> np.dtype[Any]:
+    """Return the smallest unsigned type for numbers up to `largest`."""
+    return np.min_scalar_type(largest)
+
+
+def _plain_arrays(window: int, n_features: int) -> dict[str, Any]:
+    """Return the shapes and types of the arrays that are stored as they are, by name."""
+    arrays = shard_arrays(1, window, n_features)
+    return {name: described for name, described in arrays.items() if name != "histograms"}
+
+
+def _unpack(content: memoryview, detector: Shard, size: DetectorSize, window: Window) -> Any:
+    magic, n_notes = _START.unpack_from(content)
+    if magic != _MAGIC:
+        raise ValueError("it is not the state of a key.")
+    reader = _Reader(content, _START.size)
+    notes = decoded_notes(reader.bytes(n_notes))
+    _read_cuts(reader, detector, size)
+    _read_histogram(reader, detector)
+    for name, (shape, dtype) in _plain_arrays(size.window, size.n_features).items():
+        getattr(detector, name)[:] = reader.array(dtype, int(np.prod(shape))).reshape(shape)
+    if reader.position != len(content):
+        raise ValueError(f"it has {len(content)} bytes, but should have {reader.position}.")
+    check_besides_trees(detector, window)
+    check_problems(window.head_problems(detector.trees.heads))
+    _rebuild(detector, window)
+    return notes
+
+
+def _read_cuts(reader: "_Reader", detector: Shard, size: DetectorSize) -> None:
+    """Read the heads and cuts of the trees."""
+    heads = reader.array(HEAD, size.n_trees)
+    if ((heads["n_leaves"] < 0) | (heads["n_leaves"] > size.n_slots)).any():
+        raise ValueError("a tree has an impossible number of leaves.")
+    n_cuts = _n_cuts(heads)
+    times, values = reader.array(_FLOAT, n_cuts), reader.array(_FLOAT, n_cuts)
+    children = reader.array(_narrow(2 * size.n_slots), 2 * n_cuts).reshape(-1, 2).astype(np.uint32)
+    features = reader.array(_narrow(size.n_features), n_cuts).astype(np.uint32)
+    detector.trees.heads[:] = heads
+    unpack_cuts(detector.trees, np.arange(size.n_trees), times, values, children, features)
+
+
+def _read_histogram(reader: "_Reader", detector: Shard) -> None:
+    is_used = np.unpackbits(reader.array(_BYTE, _BIN_BYTES)).astype(np.bool_)
+    detector.histograms.reshape(-1)[is_used] = reader.array(_FLOAT, int(is_used.sum()))
+
+
+def _rebuild(detector: Shard, window: Window) -> None:
+    """Compute the leaves, boxes and populations; raise ValueError if a tree is damaged."""
+    chosen, numbers = np.arange(detector.trees.heads.size), detector.counts["number"].copy()
+    t = rebuild_trees(detector.trees, chosen, detector.rings, numbers, window.selection)
+    if t != NONE:
+        raise ValueError(f"tree {t} is damaged.")
+
+
+class _Reader:
+    """Reads arrays one after the other."""
+
+    def __init__(self, content: memoryview, position: int) -> None:
+        self._content, self.position = content, position
+
+    def bytes(self, length: int) -> bytes:
+        """Return the next bytes; raise ValueError if there are too few."""
+        part = bytes(self._content[self.position : self.position + length])
+        if len(part) != length:
+            raise ValueError("it is too short.")
+        self.position += length
+        return part
+
+    def array(self, dtype: np.dtype[Any], n_items: int) -> Array:
+        """Return the next items as an aligned array; raise ValueError if there are too few bytes."""
+        return np.frombuffer(self.bytes(n_items * dtype.itemsize), dtype)

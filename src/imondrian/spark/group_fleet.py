@@ -1,0 +1,32 @@
+"""The fleet of a group of keys, in which every key has the same seed."""
+
+from typing import Any
+
+from imondrian.fleet.fleet import Fleet
+from imondrian.fleet.results import Key
+from imondrian.stream.detector import StreamDetector
+
+
+class GroupFleet(Fleet):
+    """A fleet in which every key has the seed of the fleet, so that its results are those of a single detector."""
+
+    keys_per_shard = 16  # there are many fleets, and each has few keys
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, borrow=False)
+        self._seed: int = self.parameters["seed"]
+
+    def seed_of(self, key: Key) -> int:
+        """Return the seed of every key's detector: that of the fleet."""
+        return self._seed
+
+    def detached(self, key: Key, missing: str) -> StreamDetector:
+        """Forget a key; return a `StreamDetector` that goes on like that of the key, and accepts missing numbers."""
+        if key not in self:
+            return StreamDetector(**self.parameters | {"missing": missing})
+        detector = self.detector(key)
+        notes = detector.notes()
+        notes["parameters"]["missing"] = missing
+        notes["gaps"] = StreamDetector(**detector.parameters | {"missing": missing}).notes()["gaps"]
+        self.forget(key)
+        return StreamDetector.from_notes(detector.forest, notes)
