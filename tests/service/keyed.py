@@ -1,6 +1,7 @@
 """Detectors with a key for tests: rows, what a plain fleet makes of them, and requests."""
 
 import json
+import shutil
 
 import numpy as np
 
@@ -8,9 +9,11 @@ from imondrian import Fleet
 from imondrian.service.changes.journal import FORGET_KEY, SETTINGS, entry_of_points
 from imondrian.service.changes.settings import Changes
 from imondrian.service.http.bodies import rows_of
+from imondrian.service.limits import Retention
 
 SIZE = {"window": 64, "max_samples": 32, "n_trees": 6, "warm_up": 20, "threshold": 0.02}
 HOSTS = {"features": ["load", "memory"], "key": "host", **SIZE, "gap": 8}
+OFTEN = Retention(points_between_snapshots=100)
 NAMES = ["web-1", "web-2", "", "a/b/../c", "quote \" ' \\", "日本 é 🎉", "null", "a\tb\n\x00", "7", "x" * 256]
 
 
@@ -59,3 +62,32 @@ def forget(handle, key):
 def change(handle, **settings):
     content = Changes.of(settings, handle.configuration).to_bytes()
     return handle.worker.submit(SETTINGS, content, 0).result()
+
+
+def copied(registry, folder):
+    """Return a copy of the folder of a registry, as after a kill."""
+    target = folder / "killed"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(registry._store._path.parent, target)
+    return target
+
+
+def rows_shown(registry, name="hosts"):
+    """Return the latest rows of every key."""
+    handle = registry.get(name)
+    rows, id_ = handle.worker.keys.rows, handle.record.id
+    return {key: registry.writer.write(lambda store, key=key: rows.rows(store, id_, key)) for key in rows.summaries}
+
+
+def incidents_shown(registry, name="hosts"):
+    listed = registry.get(name).worker.incidents.listed()
+    return sorted((each.describe() for each in listed), key=lambda incident: incident["id"])
+
+
+def events_of(registry):
+    return [json.loads(event.as_json()) for event in registry.writer.write(lambda store: store.events.after(0, 10**6))]
+
+
+def blocks(cuts, n_rows):
+    """Return the positions of rows that are posted together."""
+    return [block for block in np.split(np.arange(n_rows), cuts) if block.size]

@@ -13,24 +13,29 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.service.detectors.keyed_state import KeyedState
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
-from imondrian.service.limits import Limits, Retention
+from imondrian.service.http.keyed_queries import check_number_of_keys
+from imondrian.service.limits import Limits
 from imondrian.service.storage.store import FILE
 from tests.service.keyed import (
     HOSTS,
     NAMES,
+    OFTEN,
     SIZE,
+    blocks,
     change,
+    copied,
     expected,
     forget,
+    incidents_shown,
     keyed_rows,
     learn,
     parsed,
     plain_fleet,
     points_of,
+    rows_shown,
 )
 from tests.service.serving import wait_until
 
-OFTEN = Retention(points_between_snapshots=100)
 N_ROWS = 1_500
 
 
@@ -41,34 +46,6 @@ def cuts(request):
     return {"once": [], "rows": range(1, N_ROWS), "blocks": sorted(rng.integers(N_ROWS, size=20))}[request.param]
 
 
-def blocks(cuts):
-    return [block for block in np.split(np.arange(N_ROWS), cuts) if block.size]
-
-
-def copied(registry, folder):
-    """Return a copy of the folder of a registry, as after a kill."""
-    target = folder / "killed"
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(registry._store._path.parent, target)
-    return target
-
-
-def rows_shown(registry, name="hosts"):
-    """Return the latest rows of every key."""
-    handle = registry.get(name)
-    rows, id_ = handle.worker.keys.rows, handle.record.id
-    return {key: registry.writer.write(lambda store, key=key: rows.rows(store, id_, key)) for key in rows.summaries}
-
-
-def incidents_shown(registry, name="hosts"):
-    listed = registry.get(name).worker.incidents.listed()
-    return sorted((each.describe() for each in listed), key=lambda incident: incident["id"])
-
-
-def events_of(registry):
-    return [event.as_json() for event in registry.writer.write(lambda store: store.events.after(0, 10**6))]
-
-
 # -- results ----------------------------------------------------------------------------------------------------
 
 
@@ -76,7 +53,7 @@ def test_results_equal_those_of_a_fleet_however_posts_are_cut(tmp_path, cuts):
     registry = Registry(tmp_path, retention=OFTEN)
     handle, _ = registry.create("hosts", HOSTS)
     keys, X = keyed_rows(n_rows=N_ROWS)
-    found = [row for block in blocks(cuts) for row in learn(handle, [keys[i] for i in block], X[block])]
+    found = [row for block in blocks(cuts, N_ROWS) for row in learn(handle, [keys[i] for i in block], X[block])]
     fleet = plain_fleet()
     assert found == expected(fleet, keys, X)
     assert handle.worker.counts.n_points == handle.worker.summary.n_seen == N_ROWS
@@ -183,7 +160,7 @@ def test_restarts_change_nothing(tmp_path, is_killed):
     fleet, folder, found = plain_fleet(), tmp_path / "data", []
     never_stopped = Registry(tmp_path / "other")
     other, _ = never_stopped.create("hosts", HOSTS)
-    for block in blocks(range(70, N_ROWS, 190)):
+    for block in blocks(range(70, N_ROWS, 190), N_ROWS):
         registry = Registry(folder, retention=OFTEN)
         handle, _ = registry.create("hosts", HOSTS)
         for part in np.array_split(block, 7):
@@ -306,118 +283,6 @@ def test_settings_can_be_changed_and_survive(tmp_path):
     assert handle.configuration == configuration
     assert (configuration["threshold"], configuration["silence"]) == (0.1, 600.0)
     assert learn(handle, keys[1000:], X[1000:]) == expected(fleet, keys[1000:], X[1000:])
-    registry.close()
-
-
-# -- incidents --------------------------------------------------------------------------------------------------
-
-
-def events_of_fleet(fleet, keys, X):
-    """Return key, number, opening or closing, and row of each event of a fleet."""
-    found = []
-    for key, row in zip(keys, X, strict=True):
-        fleet.process(key, row)
-        found += [(event.key, *event.event.incident[:1], event.event.incident.is_open) for event in fleet.events]
-    return found
-
-
-def test_every_event_is_stored_once_with_its_key(tmp_path, cuts):
-    keys, X = keyed_rows(n_rows=N_ROWS)
-    folder = tmp_path / "data"
-    for block in blocks(cuts):
-        registry = Registry(folder, retention=OFTEN)
-        handle, _ = registry.create("hosts", HOSTS)
-        learn(handle, [keys[i] for i in block], X[block])
-        if len(cuts) < 100 or block[-1] == N_ROWS - 1:
-            registry.close()
-        else:
-            registry.close() if block[0] % 100 == 0 else registry.close(0.0)
-    registry = Registry(folder)
-    import json
-
-    events = [json.loads(event) for event in events_of(registry)]
-    found = [(each["incident"]["key"], each["incident"]["incident"], each["event"] == "opened") for each in events]
-    assert found == events_of_fleet(plain_fleet(), keys, X)
-    by_incident = {}
-    for each in events:
-        by_incident.setdefault((each["incident"]["key"], each["incident"]["incident"]), set()).add(
-            each["incident"]["id"]
-        )
-    ids = [id_ for found in by_incident.values() for id_ in found]
-    assert len(ids) == len(set(ids)) == len(by_incident) > 20
-    latest = {
-        (each.key, each.incident.number): each.incident for each in registry.get("hosts").worker.keys.fleet.incidents
-    }
-    for each in incidents_shown(registry):
-        incident = latest[each["key"], each["incident"]]
-        assert (each["is_open"], each["n_alarms"], each["peak"]["index"]) == (
-            incident.is_open,
-            incident.n_alarms,
-            incident.peak,
-        )
-    registry.close()
-
-
-def test_an_incident_of_a_forgotten_key_ends_and_its_id_is_not_used_again(registry):
-    import json
-
-    handle, _ = registry.create("hosts", HOSTS)
-    keys, X = keyed_rows(n_rows=300, names=["a", "b"])
-    for _ in range(2):
-        learn(handle, keys, X)
-        learn(handle, ["a"] * 3, np.full((3, 2), 1e9))
-        assert handle.worker.keys.incidents.has_open("a")
-        assert json.loads(forget(handle, "a").content)["n_points"] == keys.count("a") + 3
-        assert not handle.worker.keys.incidents.has_open("a")
-    events = [json.loads(event) for event in events_of(registry)]
-    assert events[-1]["event"] == "closed"
-    assert (events[-1]["incident"]["key"], events[-1]["incident"]["closed"]["index"]) == ("a", None)
-    opened = [each["incident"]["id"] for each in events if each["event"] == "opened"]
-    closed = [each["incident"]["id"] for each in events if each["event"] == "closed"]
-    assert len(opened) == len(set(opened))
-    assert set(closed) <= set(opened)
-
-
-def test_incidents_end_when_the_detector_is_removed(registry):
-    import json
-
-    handle, _ = registry.create("hosts", HOSTS)
-    keys, X = keyed_rows(n_rows=600, names=["a", "b", "c"])
-    learn(handle, keys, X)
-    learn(handle, ["a", "a", "b", "b"], np.full((4, 2), 1e9))
-    n_open = handle.worker.incidents.n_open
-    assert n_open >= 2
-    feed = registry.feed
-    received = []
-    feed.listen(received.append) if hasattr(feed, "listen") else None
-    registry.remove("hosts")
-    events = [json.loads(event) for event in events_of(registry)]
-    ended = [each for each in events if each["incident"]["text"] == "the detector was removed"]
-    assert len(ended) == n_open
-    assert len({each["incident"]["id"] for each in ended}) == n_open
-
-
-def test_lost_entries_start_a_new_generation_of_ids(tmp_path):
-    keys, X = keyed_rows(n_rows=600, names=["a", "b", "c"])
-    registry = Registry(tmp_path / "live")
-    handle, _ = registry.create("hosts", HOSTS)
-    learn(handle, keys, X)
-    learn(handle, ["a", "a"], np.full((2, 2), 1e9))
-    learn(handle, ["b", "b"], np.full((2, 2), 1e9))
-    before = {each["id"] for each in incidents_shown(registry)}
-    folder = copied(registry, tmp_path)
-    registry.close()
-    database = sqlite3.connect(folder / FILE)
-    with database:
-        database.execute("UPDATE entries SET content = x'00' WHERE number = 3")
-    database.close()
-    registry = Registry(folder)
-    assert len(registry.damage_reports) == 1
-    handle = registry.get("hosts")
-    assert handle.worker.summary.n_seen == 602
-    still_open = [each for each in incidents_shown(registry) if each["is_open"]]
-    assert "a" in {each["key"] for each in still_open}
-    assert before.isdisjoint(each["id"] for each in still_open)
     registry.close()
 
 
@@ -554,8 +419,6 @@ def test_damaged_rows_are_not_shown(tmp_path):
 
 
 def test_too_many_keys_are_refused(tmp_path):
-    from imondrian.service.http.keyed_queries import check_number_of_keys
-
     limits = Limits(keys=3)
     registry = Registry(tmp_path, limits)
     handle, _ = registry.create("hosts", HOSTS)

@@ -113,7 +113,7 @@ def compile_kernels() -> None:
     detector.process(rows[0])
     detector.explain(rows[0])
     from_bytes(to_bytes(detector))
-    fleet = Fleet(2, n_trees=2, window=32, max_samples=8, warm_up=16, threshold=0.5, borrow=False)
+    fleet = Fleet(2, n_trees=2, window=32, max_samples=8, warm_up=16)
     fleet.process_many(["a", "b"] * 40, rows)
     fleet.detector("a")
 

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from imondrian.service.changes.journal import FORGET_KEY
 from imondrian.service.changes.keyed_rows import MAX_KEY_LENGTH, checked_key
@@ -15,6 +16,15 @@ from imondrian.service.limits import Limits
 
 router = APIRouter(prefix="/detectors/{name}/keys", tags=["keys"])
 _MAX_KEYS = 1_000  # in a response
+
+
+class _AnyText(StringConvertor):
+    """Matches the rest of a path, whatever it contains: a key may be empty, and may have slashes and line breaks."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("any_text", _AnyText())
 
 
 @router.get("", response_model=schemas.Keys, responses=problems(404, 422, 503))
@@ -35,7 +45,7 @@ async def listed(
 
 
 @router.delete(
-    "/{key:path}",
+    "/{key:any_text}",
     response_model=schemas.Counted,
     openapi_extra={"parameters": [schemas.REQUEST_ID]},
     responses=problems(404, 422, 429, 503, 504, 507),
