@@ -256,6 +256,29 @@ def test_keys_beyond_the_memory_move_to_the_disk_and_come_back(tmp_path):
     assert found == expected(fleet, keys, X)
 
 
+def test_an_interrupted_save_of_the_keys_is_undone(tmp_path):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    registry, fleet = Registry(tmp_path / "live"), plain_fleet()
+    learn(registry.create("hosts", HOSTS)[0], keys[:600], X[:600])
+    expected(fleet, keys[:600], X[:600])
+    registry.close()
+    path = tmp_path / "live" / "keys-1.db"
+    intact = path.read_bytes()
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("PRAGMA cache_size = 1")  # pages are written before the end of the transaction
+    database.execute("BEGIN IMMEDIATE")
+    database.execute("UPDATE saved SET state = zeroblob(length(state))")
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    database.execute("ROLLBACK")
+    database.close()
+    killed = tmp_path / "killed" / "keys-1.db"
+    assert killed.with_name("keys-1.db-journal").exists()
+    assert killed.read_bytes() != intact
+    registry = Registry(tmp_path / "killed")
+    assert learn(registry.get("hosts"), keys[600:], X[600:]) == expected(fleet, keys[600:], X[600:])
+    registry.close()
+
+
 def test_a_start_reads_no_key(tmp_path, monkeypatch):
     keys, X = keyed_rows(n_rows=N_ROWS)
     registry = Registry(tmp_path)

@@ -211,7 +211,7 @@ class Client:
         return self._request("DELETE", path, request_id=uuid.uuid4().hex).value()["n_points"]
 
     def history(self, name: str, key: str | int | None = None) -> dict[str, Any]:
-        """Return the latest rows of a detector, or of a key, by column: index, time, values, anomaly_score and so on."""
+        """Return the latest rows of a detector, or of one of its keys, by column, such as index, time and values."""
         query = "" if key is None else f"?{urlencode({'key': key})}"
         return self._request("GET", f"{_path(name, 'history')}{query}").value()
 

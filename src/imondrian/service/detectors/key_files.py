@@ -15,7 +15,7 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.service.storage.sqlite import make_private, make_private_file
 
 _LOG = logging.getLogger("imondrian.service")
-_NAME = re.compile(r"keys-([0-9]+)\.db(-spill|-journal|\.part|\.part-spill|\.part-journal)?")
+_NAME = re.compile(r"keys-([0-9]+)\.db(\.part)?(-spill|-journal)?")
 _CHUNK_BYTES = 2**20
 
 
@@ -62,6 +62,8 @@ class KeyFiles:
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
+        for suffix in ("-journal", "-spill"):  # of a former file
+            self.path(detector).with_name(f"{self.path(detector).name}{suffix}").unlink(missing_ok=True)
         part.replace(self.path(detector))
 
     def remove(self, detector: int) -> None:
@@ -78,7 +80,7 @@ class KeyFiles:
         for path in list(self._folder.glob("keys-*")):
             match = _NAME.fullmatch(path.name)
             if match is None or (int(match[1]) in known and match[2] is None):
-                continue
+                continue  # a journal of SQLite belongs to its file: it restores the state before an interrupted save
             with suppress(OSError):
                 path.replace(f"{path}.damaged") if is_damaged and match[2] is None else path.unlink()
                 _LOG.info("%s belongs to no detector.", path)
