@@ -15,6 +15,7 @@ from imondrian.service.delivery.receivers import receivers_of
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import Retention
+from tests.service.keyed import keyed_rows, plain_fleet
 from tests.service.serving import SMALL
 
 OFTEN = Retention(points_between_snapshots=150, retry_seconds=0.05, longest_retry_seconds=0.2)
@@ -26,6 +27,7 @@ def warm_up():
     detector.score(np.zeros((1, 2)))
     series = new_detector({**DEFAULTS, **SMALL, "features": ["load"], "preset": "series"})
     series.process_many(np.zeros((300, 1)), np.arange(300.0))
+    plain_fleet().process_many(*keyed_rows(n_rows=300))
 
 
 def serve(port, folder, *receivers):

@@ -443,6 +443,11 @@ def reproduce(**values: Any) -> None:
     help="Send a POST to this URL when an incident opens or closes; may be given several times.",
 )
 @click.option("--notify-secret-file", metavar="FILE", help="File with the key that signs these requests (HMAC-SHA256).")
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    help="Memory of all detectors together, such as 500MB or 16GB; more detectors are refused.  [default: 4 GiB]",
+)
 def serve(
     *,
     data: str,
@@ -451,6 +456,7 @@ def serve(
     token_file: str | None,
     notify: tuple[str, ...],
     notify_secret_file: str | None,
+    max_memory: str | None,
 ) -> None:
     """Run detectors as an HTTP service with a web page.
 
@@ -458,7 +464,7 @@ def serve(
     """
     from imondrian.cli.commands.serve import serve as run
 
-    run(data, host, port, token_file, notify, notify_secret_file)
+    run(data, host, port, token_file, notify, notify_secret_file, max_memory)
 
 
 @app.command()

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from imondrian.base.errors import ImondrianError, InvalidInputError
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
+_KEYS_PER_PAGE = 1_000
 _RETRY = (429, 502, 503, 504)  # busy or restarting, or a proxy cannot reach the service
 _HEARTBEAT_TIMEOUT = 60.0  # seconds; the service sends something every 15 s
 _BACKUP_TIMEOUT = 600.0  # seconds; the service copies its data before it sends the first byte
@@ -182,6 +183,37 @@ class Client:
     def explain(self, name: str, points: Any) -> list[dict[str, Any]]:
         """Return the scores of points divided among the features, without learning them."""
         return self._json("POST", _path(name, "explanations"), {"points": _rows(points)})["explanations"]
+
+    # -- keys ---------------------------------------------------------------------------------------------------
+
+    def keys(self, name: str, search: str = "", *, order: str = "surprise") -> Iterator[dict[str, Any]]:
+        """Yield the keys of a detector with a key, with the figures of the latest row of each.
+
+        Parameters
+        ----------
+        name : str
+            The detector.
+        search : str, optional
+            Only keys that contain this text.
+        order : "surprise", "name" or "time", default="surprise"
+            By latest surprise, highest first; by name; or by time, latest first.
+        """
+        after: int | None = 0
+        while after is not None:
+            query = urlencode({"search": search, "order": order, "limit": _KEYS_PER_PAGE, "after": after})
+            page = self._request("GET", f"{_path(name, 'keys')}?{query}").value()
+            yield from page["keys"]
+            after = page["next"]
+
+    def forget_key(self, name: str, key: str | int) -> int:
+        """Forget a key and everything that was learned from it; return how many rows it had."""
+        path = _path(name, "keys", quote(str(key), safe=""))
+        return self._request("DELETE", path, request_id=uuid.uuid4().hex).value()["n_points"]
+
+    def history(self, name: str, key: str | int | None = None) -> dict[str, Any]:
+        """Return the latest rows of a detector, or of one of its keys, by column, such as index, time and values."""
+        query = "" if key is None else f"?{urlencode({'key': key})}"
+        return self._request("GET", f"{_path(name, 'history')}{query}").value()
 
     # -- incidents ----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from imondrian.base.errors import DamagedFileError, ImondrianError, InvalidInputError
+from imondrian.base.errors import DamagedFileError, ImondrianError, InvalidInputError, StoreError
 
 _LOG = logging.getLogger("imondrian.service")
 
@@ -68,6 +68,7 @@ _STATUS = {
     UnavailableError: 503,
     NotRecoveredError: 503,
     CapacityError: 503,
+    StoreError: 503,  # of a fleet whose detector was removed, or that is shutting down
     StorageError: 507,
 }
 _RETRYABLE = {429, 503}

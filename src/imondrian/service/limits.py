@@ -5,6 +5,7 @@ from typing import NamedTuple
 KIB, MIB = 2**10, 2**20
 N_EVENTS_KEPT = 10_000  # openings and closings of incidents; the oldest are deleted, even if not delivered
 PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
+KEY_BYTES = 1024  # memory counted for each key of a detector, also of those on the disk: its name and latest figures
 PER_SCORED_ROW = 640  # memory reserved per point that is learned: its result, as objects and as JSON
 
 
@@ -22,11 +23,13 @@ class Limits(NamedTuple):
     feature_length: int = 256
     category_length: int = 256
     features: int = 1_000
-    detectors: int = 100
+    detectors: int = 1_000  # each has a thread; what counts is their memory
+    keys: int = 200_000  # of a detector
+    keys_per_read: int = 1_000  # whose points a request scores or explains without learning
     window: int = 100_000
     trees: int = 1_000
     detector_bytes: int = 900 * MIB  # SQLite stores at most a gigabyte in one value
-    total_bytes: int = 4096 * MIB  # of all detectors
+    total_bytes: int = 4096 * MIB  # of all detectors: `imondrian serve --max-memory`
     waiting_points: int = 100_000  # in the queue of a detector
     waiting_requests: int = 1_000
     waiting_bytes: int = 512 * MIB

@@ -22,7 +22,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.connections import Connections
 from imondrian.service.http.guard import is_loopback
-from imondrian.service.limits import ConnectionLimits
+from imondrian.service.limits import ConnectionLimits, Limits
 from imondrian.service.startup import StartingApp, compile_kernels
 from imondrian.service.storage.sqlite import is_open_to_others, mode_of
 
@@ -45,6 +45,7 @@ def serve(
     token_file: Path | None,
     notify: Sequence[str] = (),
     secret_file: Path | None = None,
+    max_bytes: int | None = None,
 ) -> None:
     """Serve the detectors in a folder until the process receives SIGINT or SIGTERM.
 
@@ -62,6 +63,8 @@ def serve(
         URLs that are notified when an incident opens or closes.
     secret_file : Path, optional
         A file that contains the key with which notifications are signed.
+    max_bytes : int, optional
+        Maximum memory of all detectors together; by default that of `Limits`.
     """
     token = read_token(token_file)
     receivers = receivers_of(notify, read_secret(secret_file))
@@ -78,7 +81,9 @@ def serve(
         for receiver in receivers:
             _print(f"incidents are reported to {receiver.label}")
         where = f"stored in {folder}, at http://{address}:{listener.getsockname()[1]} (Ctrl+C to stop)"
-        _run(partial(Registry, folder, receivers=receivers), token, where, listener, limits)
+        detector_limits = Limits() if max_bytes is None else Limits(total_bytes=max_bytes)
+        open_registry = partial(Registry, folder, detector_limits, receivers=receivers)
+        _run(open_registry, token, where, listener, limits)
 
 
 def read_token(path: Path | None) -> str | None:

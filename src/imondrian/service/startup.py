@@ -10,6 +10,7 @@ import numpy as np
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from imondrian.fleet.fleet import Fleet
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.service.http.guard import HEADERS
 from imondrian.stream.detector import StreamDetector
@@ -112,6 +113,9 @@ def compile_kernels() -> None:
     detector.process(rows[0])
     detector.explain(rows[0])
     from_bytes(to_bytes(detector))
+    fleet = Fleet(2, n_trees=2, window=32, max_samples=8, warm_up=16)
+    fleet.process_many(["a", "b"] * 40, rows)
+    fleet.detector("a")
 
 
 def _in_thread(function: Callable[[], ASGIApp]) -> Future[ASGIApp]:

@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 from imondrian.base.errors import InvalidInputError
+from imondrian.cli.option_checks import parse_bytes
 from imondrian.cli.signals import ending_signals
 
 
@@ -14,15 +15,17 @@ def serve(
     token_file: str | None,
     notify: tuple[str, ...] = (),
     notify_secret_file: str | None = None,
+    max_memory: str | None = None,
 ) -> None:
     """Run the service until it is interrupted."""
     try:
         from imondrian.service.server import serve as run
     except ImportError as error:
         raise InvalidInputError(f'imondrian serve needs {error.name}: pip install "imondrian[serve]".') from error
+    max_bytes = None if max_memory is None else parse_bytes(max_memory, "--max-memory")
     if signal.SIGHUP in ending_signals():
         signal.signal(signal.SIGHUP, _stop_like_sigterm)
-    run(Path(data), host, port, _path(token_file), notify, _path(notify_secret_file))
+    run(Path(data), host, port, _path(token_file), notify, _path(notify_secret_file), max_bytes)
 
 
 def _path(name: str | None) -> Path | None:

@@ -20,6 +20,7 @@ from imondrian.engine.nodes import MAX_POINTS, table_bytes
 from imondrian.forest.inputs import as_count
 from imondrian.forest.samplers import new_sampler
 from imondrian.forest.samplers.category_counts import window_count_bytes
+from imondrian.service.changes.keyed_configuration import keyed_memory_bytes, with_keyed_defaults
 from imondrian.service.changes.row_labels import TIME
 from imondrian.service.changes.settings import RULE_DEFAULTS, RULES, checked_silence, rules_by_index, rules_by_name
 from imondrian.service.limits import Limits
@@ -44,7 +45,14 @@ _DETECTOR_DEFAULTS: dict[str, Any] = {  # arguments of `StreamDetector`
     "categorical": [],
     "missing": MISSING_VALUES,
 }
-DEFAULTS: dict[str, Any] = {**_DETECTOR_DEFAULTS, **RULE_DEFAULTS, "silence": None, "time": TIME}
+DEFAULTS: dict[str, Any] = {
+    **_DETECTOR_DEFAULTS,
+    **RULE_DEFAULTS,
+    "silence": None,
+    "time": TIME,
+    "key": None,
+    "max_bytes": None,
+}
 _VALUE_BYTES = 8
 MAX_TEXT_LENGTH = 100  # characters of a setting
 _MAX_MARKED_VALUES = 2**26  # in a window whose gaps are marked: the header of a model file has a bit for each value
@@ -128,7 +136,7 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
     """
     check_names_and_lengths(settings, limits)
     features = _checked_features(settings.get("features"), limits)
-    configuration = with_stream_preset({"features": features, **DEFAULTS, **settings})
+    configuration = with_stream_preset({"features": features, **DEFAULTS, **_with_key(settings, features)})
     configuration["categorical"] = _checked_categorical(configuration["categorical"], features)
     _check_time(configuration["time"], features)
     if configuration["preset"] == SERIES:
@@ -137,7 +145,22 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
     configuration["silence"] = checked_silence(configuration["silence"])
     parameters = parameters_of(configuration)  # checks all other settings
     rules = rules_by_name(parameters["rules"], features)
-    return {**configuration, "threshold": parameters["threshold"], **rules}, n_bytes
+    complete = {**configuration, "threshold": parameters["threshold"], **rules}
+    return complete, keyed_memory_bytes(complete, limits) if is_keyed(complete) else n_bytes
+
+
+def is_keyed(configuration: dict[str, Any]) -> bool:
+    """Return True if a detector has one detector per value of a key."""
+    return configuration.get("key") is not None
+
+
+def _with_key(settings: dict[str, Any], features: list[str]) -> dict[str, Any]:
+    """Return settings with the defaults of a detector with a key, if there is one."""
+    if is_keyed(settings):
+        return with_keyed_defaults(settings, features, DEFAULTS["time"])
+    if settings.get("max_bytes") is not None:
+        raise InvalidInputError("max_bytes is the memory of keys: it needs the setting key.")
+    return settings
 
 
 def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
@@ -244,7 +267,7 @@ def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, An
 
 def is_same_detector(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return True if two configurations give the same detector, even if only one states the default warm-up."""
-    is_same = all(one[name] == other[name] for name in ("features", "silence", "time"))
+    is_same = all(one[name] == other[name] for name in ("features", "silence", "time", "key", "max_bytes"))
     return is_same and parameters_of(one) == parameters_of(other)
 
 

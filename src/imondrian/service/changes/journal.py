@@ -26,6 +26,7 @@ from imondrian.engine.jit import Array
 from imondrian.model_files import from_bytes
 from imondrian.rows.named_rows import CodedRows
 from imondrian.service.changes.expected_rows import expected_rows, n_rows_at_once, updated_spread
+from imondrian.service.changes.keyed_rows import KeyedRows, LearnedRow, split_content
 from imondrian.service.changes.posted_rows import PostedRows
 from imondrian.service.changes.row_labels import with_labels, without_labels
 from imondrian.service.changes.settings import Changes, settings_of
@@ -36,11 +37,13 @@ from imondrian.stream.series_views import Spread
 POINTS, FORGET, MODEL, SETTINGS = "points", "forget", "model", "settings"
 LABELLED_POINTS = "labelled points"  # points with categories, or with their own times
 TIMED_POINTS = "timed points"  # points of a series with their times in seconds, and perhaps labels (`row_labels.py`)
+KEYED_POINTS = "keyed points"  # points of a detector with a key, their keys, and perhaps labels
+FORGET_KEY = "forget key"
 NEW_MODEL = "new model"  # the detector was created from a model file: always the first entry of a journal
 MODELS = (MODEL, NEW_MODEL)
 # replaces entries that were lost; its content is the next generation, so that ids of incidents are not used again
 CUT = "cut"
-WITH_POINTS = (POINTS, LABELLED_POINTS, TIMED_POINTS)
+WITH_POINTS = (POINTS, LABELLED_POINTS, TIMED_POINTS, KEYED_POINTS)
 
 
 class Entry(NamedTuple):
@@ -62,14 +65,19 @@ class Entry(NamedTuple):
         if self.kind == TIMED_POINTS:
             points, others = without_labels(self.content)
             return points, *without_labels(others)
+        if self.kind == KEYED_POINTS:
+            points, _, labels = split_content(self.content)
+            return points, b"", labels
         if self.kind == LABELLED_POINTS:
             points, labels = without_labels(self.content)
             return points, b"", labels
         return (self.content if self.kind == POINTS else b""), b"", b""
 
 
-def entry_of_points(rows: PostedRows) -> tuple[str, bytes]:
+def entry_of_points(rows: PostedRows | KeyedRows) -> tuple[str, bytes]:
     """Return the kind and the content of an entry that learns rows."""
+    if isinstance(rows, KeyedRows):
+        return KEYED_POINTS, rows.to_bytes()
     points, labels = rows.points.tobytes(), rows.labels.to_bytes()
     if rows.times is not None:
         return TIMED_POINTS, with_labels(points, with_labels(rows.times.tobytes(), labels))
@@ -158,17 +166,24 @@ class AppliedEvents:
 
     def add(self, entry: Entry, incident: Incident, generation: int, *, is_opening: bool) -> None:
         """Add the next event."""
+        position, is_new = self.count(entry, is_opening=is_opening)
+        if is_new:
+            self.latest.append(AppliedEvent(entry, position, incident, generation, is_opening))
+
+    def count(self, entry: Entry, *, is_opening: bool) -> tuple[int, bool]:
+        """Count the next event; return its position among the events of its entry, and whether it is not stored yet."""
         position = self._next.n_events if self._next.entry == entry.number else 0
         self._next = EventMark(entry.number, position + 1)
         self.n_events += 1
         self.n_opened += is_opening
-        if self._next > self._stored:
-            self._n_new += 1
-            self.latest.append(AppliedEvent(entry, position, incident, generation, is_opening))
+        is_new = self._next > self._stored
+        self._n_new += is_new
+        return position, is_new
 
 
 POINTS_PER_LOCK = 1_024  # maximum number of points learned before the lock is released
 Outcome = list[ScoredRow] | int | dict[str, Any] | InvalidInputError
+KeyedOutcome = list[LearnedRow] | int | dict[str, Any] | InvalidInputError  # of a detector with a key
 LockFactory = Callable[[], AbstractContextManager[None]]
 
 

@@ -51,6 +51,10 @@ class RowFormat(NamedTuple):
             uses_times=configuration["preset"] == SERIES,
         )
 
+    def new_reader(self) -> "RowReader":
+        """Return a reader of such rows."""
+        return RowReader(self)
+
 
 class PostedRows(NamedTuple):
     """The rows of a request."""
@@ -151,13 +155,13 @@ class RowReader:
         """Return a row of values."""
         if not isinstance(row, list) or len(row) != len(self._format.features):
             n = len(self._format.features)
-            raise InvalidInputError(f"Point {i} must be a list of {n} values, but is {_shown(row)}.")
+            raise InvalidInputError(f"Point {i} must be a list of {n} values, but is {shown_value(row)}.")
         return row
 
     def _values_of_record(self, i: int, row: Any) -> list[Any]:
         """Return the values of a record, in the order of the features; those that are absent are None."""
         if not isinstance(row, dict):
-            raise InvalidInputError(f"Point {i} must be an object like those before it, but is {_shown(row)}.")
+            raise InvalidInputError(f"Point {i} must be an object like those before it, but is {shown_value(row)}.")
         if row.keys() != self._known:
             row = self._without_time(i, row)
             self._check_names(i, row)
@@ -193,7 +197,7 @@ class RowReader:
                 return time
         raise InvalidInputError(
             f"{self._format.time!r} of point {i} must be a time in ISO 8601, such as 2026-01-31T12:30:00Z, but is"
-            f" {_shown(time)}."
+            f" {shown_value(time)}."
         )
 
     def _time_in_seconds(self, i: int, time: Any) -> str:
@@ -202,7 +206,7 @@ class RowReader:
         if seconds is None:
             raise InvalidInputError(
                 f"{self._format.time!r} of point {i} must be a time in ISO 8601, such as 2026-01-31T12:30:00Z, or a"
-                f" number of seconds since 1970, but is {_shown(time)}."
+                f" number of seconds since 1970, but is {shown_value(time)}."
             )
         self._block_seconds[i] = seconds
         return time if isinstance(time, str) else time_text(seconds)
@@ -254,12 +258,12 @@ class RowReader:
             raise self._error(i, j, value, "a finite number") from None
         if len(text) > max_length:
             raise self._error(i, j, value, f"a category of at most {max_length} characters")
-        if not _is_unicode(text):
+        if not is_unicode(text):
             raise self._error(i, j, value, "valid Unicode")
 
     def _error(self, i: int, j: int, value: Any, expected: str) -> InvalidInputError:
         name = self._format.features[j]
-        return InvalidInputError(f"{name!r} of point {i} must be {expected}, but is {_shown(value)}.")
+        return InvalidInputError(f"{name!r} of point {i} must be {expected}, but is {shown_value(value)}.")
 
     def _as_bytes(self, first: int, rows: list[list[Any]]) -> bytes:
         try:
@@ -284,7 +288,7 @@ def _seconds_of(time: Any) -> float | None:
         return None
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Return False if the text has half of a surrogate pair, which cannot be sent in a response."""
     try:
         text.encode()
@@ -301,7 +305,7 @@ def _is_huge(value: Any) -> bool:
     return False
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """Return a value as JSON, shortened, for an error message."""
     text = json.dumps(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

@@ -6,7 +6,17 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.service.changes.journal import MODEL, NEW_MODEL, Entry, Outcome, ScoredRow, digest_of
+from imondrian.service.changes.journal import (
+    FORGET_KEY,
+    MODEL,
+    NEW_MODEL,
+    Entry,
+    KeyedOutcome,
+    Outcome,
+    ScoredRow,
+    digest_of,
+)
+from imondrian.service.changes.keyed_rows import LearnedRow
 
 _FLAGS = ("false", "true")
 
@@ -27,15 +37,15 @@ class SavedReply(NamedTuple):
     reply: Reply
 
 
-def reply_to(kind: str, outcome: Outcome) -> Reply:
+def reply_to(kind: str, outcome: Outcome | KeyedOutcome) -> Reply:
     """Return the reply to a request, from the kind of its entry and the outcome."""
     if isinstance(outcome, InvalidInputError):
-        return Reply(422, json.dumps({"detail": str(outcome)}).encode())
+        return Reply(404 if kind == FORGET_KEY else 422, json.dumps({"detail": str(outcome)}).encode())
     if isinstance(outcome, dict):
         return Reply(200, json.dumps(outcome).encode())
     if isinstance(outcome, int):
         return Reply(201 if kind == NEW_MODEL else 200, json.dumps({"n_points": outcome}).encode())
-    return Reply(200, f'{{"results": [{_records(outcome)}]}}'.encode())
+    return Reply(200, f'{{"results": [{", ".join(map(_record, outcome))}]}}'.encode())
 
 
 def saved_reply_to(entry: Entry, request: str, reply: Reply) -> SavedReply:
@@ -44,12 +54,19 @@ def saved_reply_to(entry: Entry, request: str, reply: Reply) -> SavedReply:
     return SavedReply(entry.number, request, digest_of(kind, entry.content), reply)
 
 
-def _records(rows: list[ScoredRow]) -> str:
-    """Return the rows as JSON objects; all their numbers are finite."""
-    return ", ".join(
-        f'{{"index": {i}, "anomaly_score": {score!r}, "surprise": {surprise!r}, "threshold": {threshold!r},'
-        f' "is_anomaly": {_FLAGS[is_anomaly]}, "incident": {"null" if incident < 0 else incident}}}'
-        for i, score, threshold, is_anomaly, surprise, incident, _ in rows
+def _record(row: ScoredRow | LearnedRow) -> str:
+    """Return the result of a row as a JSON object; all its numbers are finite."""
+    if isinstance(row, LearnedRow):
+        key = json.dumps(row.key, ensure_ascii=False)
+        return f'{{"key": {key}, {_result(row)}, "is_borrowed": {_FLAGS[row.is_borrowed]}}}'
+    return f"{{{_result(row)}}}"
+
+
+def _result(row: ScoredRow | LearnedRow) -> str:
+    return (
+        f'"index": {row.number}, "anomaly_score": {row.score!r}, "surprise": {row.surprise!r},'
+        f' "threshold": {row.threshold!r}, "is_anomaly": {_FLAGS[row.is_anomaly]},'
+        f' "incident": {"null" if row.incident < 0 else row.incident}'
     )
 
 

@@ -8,6 +8,7 @@ from imondrian.alarms.incidents import IncidentRules, checked_rules
 from imondrian.base.defaults import resolved_for_stream
 from imondrian.base.durations import seconds_of
 from imondrian.base.errors import InvalidInputError
+from imondrian.fleet.fleet import Fleet
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.stream_parameters import checked_threshold
 
@@ -118,7 +119,7 @@ class Changes(NamedTuple):
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"The changes of settings cannot be read: {error}.") from None
 
-    def apply(self, detector: StreamDetector) -> None:
+    def apply(self, detector: StreamDetector | Fleet) -> None:
         """Change the threshold and the rules of a detector; everything that it has learned remains."""
         if self.threshold is not None:
             detector.threshold = self.threshold
@@ -137,6 +138,6 @@ def check_changeable(settings: Mapping[str, Any]) -> None:
         raise InvalidInputError(f"There is no setting to change; these can be changed: {', '.join(CHANGEABLE)}.")
 
 
-def settings_of(detector: StreamDetector, silence: float | None, features: Sequence[str]) -> dict[str, Any]:
+def settings_of(detector: StreamDetector | Fleet, silence: float | None, features: Sequence[str]) -> dict[str, Any]:
     """Return the current values of the settings that can be changed."""
     return {"threshold": detector.threshold, **rules_by_name(detector.rules, features), "silence": silence}

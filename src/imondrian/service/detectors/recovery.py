@@ -4,44 +4,69 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
-from imondrian.base.errors import InvalidInputError
-from imondrian.service.changes.configuration import checked_size, is_former, stored_configuration
+from imondrian.base.errors import InvalidInputError, StoreError
+from imondrian.service.changes.configuration import checked_size, is_former, is_keyed, stored_configuration
 from imondrian.service.changes.journal import CUT, MODELS, Entry, EventMark, difference
 from imondrian.service.changes.replies import reply_to, saved_reply_to
-from imondrian.service.detectors.state import DetectorState, new_state, prepare_snapshot, restored_state
+from imondrian.service.detectors.applied_state import AppliedState
+from imondrian.service.detectors.key_files import KeyFiles
+from imondrian.service.detectors.keyed_state import KeyedState, new_keyed_state, stored_keyed_state
+from imondrian.service.detectors.state import DetectorState, new_state, restored_state
 from imondrian.service.detectors.uploads import size_in_model
 from imondrian.service.errors import StorageError
 from imondrian.service.limits import Limits, Retention
+from imondrian.service.storage.key_rows import KeyRows
 from imondrian.service.storage.store import Store, StoredDetector
 
 _LOG = logging.getLogger("imondrian.service")
 _ENTRIES_PER_BATCH = 256
 
 
-def recover(
-    store: Store, id_: int, limits: Limits, retention: Retention
-) -> tuple[StoredDetector, DetectorState, list[str]]:
+class Folder(NamedTuple):
+    """Where detectors are stored, and with which limits."""
+
+    store: Store
+    files: KeyFiles
+    limits: Limits
+    retention: Retention
+
+
+def recover(folder: Folder, id_: int) -> tuple[StoredDetector, AppliedState, list[str]]:
     """Recover a detector; if that is not possible, raise an error and change nothing.
 
     Returns
     -------
     record : StoredDetector
         The row of the detector, with a checked configuration.
-    state : DetectorState
+    state : AppliedState
         The state of the detector after the last entry of its journal.
     complaints : list of str
         What was damaged, and which scores may differ.
     """
     complaints: list[str] = []
-    record = _with_checked_configuration(store.detector(id_), limits)
-    start = partial(_start_state, store, record, limits, retention)
-    state = start(complaints)
-    entries = store.entries_after(id_, state.entry_number)
-    _check_models(entries, limits)
+    record = _with_checked_configuration(folder.store.detector(id_), folder.limits)
+    state = _start_state(folder, record, complaints)
+    try:
+        state = _replayed(folder, record, state, complaints)
+    except BaseException:
+        state.close()
+        raise
+    for complaint in complaints:
+        _LOG.error("%s", complaint)
+    return record, state, complaints
+
+
+def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, complaints: list[str]) -> AppliedState:
+    """Return the state after the last entry of the journal."""
+    store = folder.store
+    entries = store.entries_after(record.id, state.entry_number)
+    _check_models(entries, folder.limits)
     state, error = replay(state, entries)
     if error is not None:
-        state, error = _replay_before_failure(partial(start, []), entries)
+        state.close()
+        state, error = _replay_before_failure(lambda: _start_state(folder, record, []), entries)
         complaints.append(
             f"Entry {state.entry_number + 1} of the journal of {record.name!r} cannot be replayed: {error}"
         )
@@ -49,15 +74,12 @@ def recover(
     state, n_lost = _cut(store, record, state)
     if n_lost:
         complaints.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
-    state = _save_under_current_versions(store, record, state, complaints)
-    for complaint in complaints:
-        _LOG.error("%s", complaint)
-    return record, state, complaints
+    return _save_under_current_versions(store, record, state, complaints)
 
 
 def replay(
-    state: DetectorState, entries: list[Entry], batch_size: int = _ENTRIES_PER_BATCH
-) -> tuple[DetectorState, InvalidInputError | None]:
+    state: AppliedState, entries: list[Entry], batch_size: int = _ENTRIES_PER_BATCH
+) -> tuple[AppliedState, InvalidInputError | None]:
     """Apply entries until one is invalid; return the state before it, and its error.
 
     Only an InvalidInputError means that an entry is invalid. All other errors propagate: they may have another cause
@@ -82,7 +104,7 @@ def _with_checked_configuration(record: StoredDetector, limits: Limits) -> Store
     return record._replace(configuration=configuration, is_former=is_former(record.configuration))
 
 
-def _cut(store: Store, record: StoredDetector, state: DetectorState) -> tuple[DetectorState, int]:
+def _cut(store: Store, record: StoredDetector, state: AppliedState) -> tuple[AppliedState, int]:
     """Discard everything after the last entry that was replayed; return the state, and how many entries were lost.
 
     If later entries are known to have existed, their incidents may have been announced. An entry that starts a new
@@ -97,14 +119,14 @@ def _cut(store: Store, record: StoredDetector, state: DetectorState) -> tuple[De
     return state.apply([entry])[0], n_lost
 
 
-def _start_state(
-    store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
-) -> DetectorState:
+def _start_state(folder: Folder, record: StoredDetector, complaints: list[str]) -> AppliedState:
     """Return the state of the last valid snapshot, with the saved replies up to that snapshot.
 
     A replay from there leaves out events that are stored already, so that none is announced twice.
     """
-    state = _last_snapshot(store, record, limits, retention, complaints)
+    store = folder.store
+    last_snapshot = _last_keyed_snapshot if is_keyed(record.configuration) else _last_snapshot
+    state: AppliedState = last_snapshot(folder, record, complaints)
     state.applier.stored_events = store.events.announced(record.id)
     replies, n_damaged = store.replies(record.id, state.entry_number)
     for reply in replies:
@@ -117,14 +139,23 @@ def _start_state(
     return state
 
 
-def _last_snapshot(
-    store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
-) -> DetectorState:
+def _last_keyed_snapshot(folder: Folder, record: StoredDetector, _complaints: list[str]) -> KeyedState:
+    """Return the state of the last snapshot of a detector with a key, or of a new one if there is no file yet."""
+    store, path = folder.store, folder.files.path(record.id)
+    if path.exists():
+        rows = KeyRows(store.latest_rows.summaries(record.id))
+        return stored_keyed_state(record, folder.files, folder.retention, rows)
+    if store.last_number(record.id) and store.first_number(record.id) != 1:
+        raise StorageError(f"The file {path} with the keys of the detector is missing.")
+    return new_keyed_state(record, folder.files, folder.retention)
+
+
+def _last_snapshot(folder: Folder, record: StoredDetector, complaints: list[str]) -> DetectorState:
     """Return the state of the last valid snapshot, or of a new detector if there is none."""
-    state = new_state(record, retention)
+    store, state = folder.store, new_state(record, folder.retention)
     for snapshot in store.snapshots(record.id):
         if snapshot.content:
-            checked_size(size_in_model(snapshot.content), limits)
+            checked_size(size_in_model(snapshot.content), folder.limits)
             return restored_state(state, snapshot)
         complaints.append(f"A snapshot of {record.name!r} is damaged: the data before it is used.")
     if complaints and store.first_number(record.id) != 1:
@@ -143,16 +174,17 @@ def _check_models(entries: list[Entry], limits: Limits) -> None:
 
 
 def _replay_before_failure(
-    start: Callable[[], DetectorState], entries: list[Entry]
-) -> tuple[DetectorState, InvalidInputError | None]:
+    start: Callable[[], AppliedState], entries: list[Entry]
+) -> tuple[AppliedState, InvalidInputError | None]:
     """Replay the entries before the one that fails, from the start: the failure left the detector half changed."""
     failed, error = replay(start(), entries, 1)
+    failed.close()
     return replay(start(), entries[: failed.entry_number - failed.snapshot_number])[0], error
 
 
 def _save_under_current_versions(
-    store: Store, record: StoredDetector, state: DetectorState, complaints: list[str]
-) -> DetectorState:
+    store: Store, record: StoredDetector, state: AppliedState, complaints: list[str]
+) -> AppliedState:
     """If replayed entries were written under other versions, report that, and save a snapshot at once.
 
     Under other versions their scores may differ in the last bits; later starts from the snapshot are exact again.
@@ -172,9 +204,14 @@ def _save_under_current_versions(
             with store.transaction():
                 store.events.add(record.id, state.next_portion(), state.pending.n_skipped)
             state = state.without_portion()
-        with store.transaction():
-            prepare_snapshot(record.id, state)(store)
-    except (StorageError, MemoryError) as error:
+        state.save_snapshot(partial(_write, store))
+    except (StorageError, StoreError, MemoryError) as error:
         complaints.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
         return state
     return state.saved()
+
+
+def _write(store: Store, operation: Callable[[Store], Any]) -> Any:
+    """Call an operation in a transaction."""
+    with store.transaction():
+        return operation(store)

@@ -15,17 +15,23 @@ from imondrian.service.changes.configuration import (
     checked_configuration,
     checked_name,
     checked_size,
+    is_keyed,
     is_same_detector,
     is_valid_name,
 )
 from imondrian.service.changes.journal import NEW_MODEL, Entry, checked_request_id
+from imondrian.service.changes.keyed_rows import KeyedFormat
 from imondrian.service.changes.posted_rows import RowFormat
 from imondrian.service.changes.settings import CHANGEABLE
 from imondrian.service.delivery.event_feed import EventFeed
 from imondrian.service.delivery.notifier import Notifier, use_receivers
 from imondrian.service.delivery.receivers import Receiver
-from imondrian.service.detectors.recovery import recover, replay
-from imondrian.service.detectors.state import DetectorState, new_state
+from imondrian.service.detectors.applied_state import AppliedState
+from imondrian.service.detectors.backups import open_key_files, restore_key_files
+from imondrian.service.detectors.key_files import KeyFile, KeyFiles
+from imondrian.service.detectors.keyed_state import new_keyed_state
+from imondrian.service.detectors.recovery import Folder, recover, replay
+from imondrian.service.detectors.state import new_state
 from imondrian.service.detectors.timer import Timer
 from imondrian.service.detectors.uploads import configuration_in, size_in_model
 from imondrian.service.detectors.worker import DetectorWorker
@@ -44,7 +50,7 @@ class DetectorHandle(NamedTuple):
 
     record: StoredDetector
     worker: DetectorWorker
-    row_format: RowFormat
+    row_format: RowFormat | KeyedFormat
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -97,10 +103,13 @@ class Registry:
     ) -> None:
         self.limits, self.retention = limits or Limits(), retention or Retention()
         store = Store(folder)
-        self.damage_reports = store.complaints
+        self.damage_reports, self._files = store.complaints, KeyFiles(folder)
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         try:
             use_receivers(store, receivers)
+            restore_key_files(store, self._files)
+            detectors = [id_ for id_, _ in store.detectors()]
+            self._files.remove_others(detectors, is_damaged=bool(self.damage_reports))
             self._recover(store, report)
         except BaseException:
             store.close()
@@ -115,8 +124,20 @@ class Registry:
         return list(self._handles.values())
 
     def backup(self) -> tuple[IO[bytes], int]:
-        """Return an open copy of everything stored, and its size in bytes; raise StorageError if there is no space."""
-        return self._store.backup()
+        """Return an open copy of everything stored, and its size in bytes; raise StorageError if there is no space.
+
+        Detectors with a key save no snapshots meanwhile: their files stay as they are, and all later entries are in the
+        journal.
+        """
+        with self._files.lock, open_key_files(self._files, self._opened_files(), self._set_aside_ids()) as files:
+            return self._store.backup(files)
+
+    def _opened_files(self) -> dict[int, KeyFile]:
+        """Return the files of detectors with a key that are in use."""
+        return {each.record.id: each.worker.keys.file for each in self.all() if each.worker.is_keyed}
+
+    def _set_aside_ids(self) -> list[int]:
+        return [aside.id for aside in self._set_aside.copy().values()]
 
     @property
     def n_set_aside(self) -> int:
@@ -156,6 +177,8 @@ class Registry:
         A client may repeat its request after settings were changed. Detectors of older versions have another default
         for `missing` than new ones, and a number as their threshold was a share.
         """
+        if settings.get("key") != handle.configuration["key"]:
+            return False
         current = {name: handle.configuration[name] for name in ("missing", *CHANGEABLE)}
         configuration, _ = checked_configuration({**current, **settings}, self.limits)
         same = [handle.configuration, handle.record.configuration]
@@ -191,13 +214,22 @@ class Registry:
         aside = self._set_aside.get(name)
         if aside is not None:
             deletion = self.feed.submit(lambda store: store.end_detector(aside.id))
-            return _then(deletion, lambda: self._set_aside.pop(name, None))
+            return _then(deletion, lambda: self._forget_set_aside(name))
         handle = self.get(name)
         return _then(handle.worker.remove(), lambda: self._forget(name))
 
     def _forget(self, name: str) -> None:
         """Drop the handle of a deleted detector; called by the writer, which must not wait for a lock."""
         self._ending_workers.add(self._handles.pop(name).worker)
+
+    def _forget_set_aside(self, name: str) -> None:
+        """Drop a deleted detector that was set aside; its file is deleted now, or at the next start."""
+        aside = self._set_aside.pop(name, None)
+        if aside is not None and self._files.lock.acquire(blocking=False):
+            try:
+                self._files.path(aside.id).unlink(missing_ok=True)
+            finally:
+                self._files.lock.release()
 
     def complaints(self) -> list[str]:
         """Return the current problems, each preceded by the name of its detector."""
@@ -248,7 +280,7 @@ class Registry:
             report(f"recovering detector {i} of {len(detectors)}, {name!r:.100}")
             with self._set_aside_on_error(id_, self._usable_name(id_, name, names)):
                 self._check_stored_name(name)
-                record, state, complaints = recover(store, id_, self.limits, self.retention)
+                record, state, complaints = recover(Folder(store, self._files, self.limits, self.retention), id_)
                 self.damage_reports += complaints
                 found.append((record, state, store.events.silences(id_)))
         self.writer = Writer(store)
@@ -309,7 +341,8 @@ class Registry:
         n_bytes += sum(worker.summary.n_bytes for worker in workers)
         if n_bytes > self.limits.total_bytes:
             raise ConflictError(
-                f"All detectors together would need {n_bytes} bytes, but at most {self.limits.total_bytes} are allowed."
+                f"All detectors together would need {n_bytes} bytes, but at most {self.limits.total_bytes} are allowed"
+                " (imondrian serve --max-memory)."
             )
 
     def _add(self, name: str, configuration: dict[str, Any], entries: list[Entry]) -> DetectorHandle:
@@ -328,17 +361,21 @@ class Registry:
             self._handles[name] = self._handle(record, self._initial_state(record, entries))
         except BaseException:
             self.writer.write(lambda store: store.remove_detector(id_))
+            self._files.remove(id_)
             raise
         return self._handles[name]
 
     def _handle(
-        self, record: StoredDetector, state: DetectorState, silences: tuple[Silence, ...] = ()
+        self, record: StoredDetector, state: AppliedState, silences: tuple[Silence, ...] = ()
     ) -> DetectorHandle:
         """Start the worker of a detector."""
         worker = DetectorWorker(record, state, self.writer, self.feed, silences, self.limits, self.retention)
-        return DetectorHandle(record, worker, RowFormat.of(record.configuration, self.limits, self.retention))
+        row_format = KeyedFormat if is_keyed(record.configuration) else RowFormat
+        return DetectorHandle(record, worker, row_format.of(record.configuration, self.limits, self.retention))
 
-    def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> DetectorState:
+    def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> AppliedState:
+        if is_keyed(record.configuration):
+            return new_keyed_state(record, self._files, self.retention)
         state, error = replay(new_state(record, self.retention), entries)
         if error is not None:
             raise error

@@ -7,28 +7,32 @@ from collections import deque
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.service.changes.journal import (
     POINTS_PER_LOCK,
     SETTINGS,
     WITH_POINTS,
     Entry,
-    Outcome,
     checked_request_id,
     digest_of,
 )
 from imondrian.service.changes.replies import Reply, reply_to, saved_reply_to
 from imondrian.service.changes.settings import Changes
 from imondrian.service.delivery.event_feed import EventFeed
+from imondrian.service.detectors.applied_state import AppliedState, Counts
 from imondrian.service.detectors.job_queue import Job, JournalledJob, QueueSize
+from imondrian.service.detectors.keyed_state import KeyedView
 from imondrian.service.detectors.read_copy import ReadCopy
-from imondrian.service.detectors.state import Counts, DetectorState, SinceSnapshot, prepare_snapshot, summary_of
+from imondrian.service.detectors.state import SingleView
 from imondrian.service.errors import DetectorFailedError, RemovedError, StorageError, UnavailableError
 from imondrian.service.limits import Limits, Retention
 from imondrian.service.storage.event_table import Silence, StoredEvent
+from imondrian.service.storage.history import History
 from imondrian.service.storage.incident_log import Announcement
 from imondrian.service.storage.store import Store, StoredDetector
-from imondrian.service.storage.writer import Writer
+from imondrian.service.storage.writer import Operation, Writer
 
 _LOG = logging.getLogger("imondrian.service")
 _SHUTTING_DOWN = "The service is shutting down."
@@ -45,7 +49,7 @@ class DetectorWorker:
     ----------
     record : StoredDetector
         The row of the detector in the store.
-    state : DetectorState
+    state : AppliedState
         The initial state.
     writer : Writer
         Commits the journal and the snapshots.
@@ -62,6 +66,10 @@ class DetectorWorker:
     ----------
     summary : Summary
         Figures of the detector after the last change.
+    view : View
+        What other threads read.
+    incidents : Incidents
+        The incidents of the detector.
     complaints : dict of str
         Current problems, by kind.
     settings : dict
@@ -73,22 +81,22 @@ class DetectorWorker:
     def __init__(
         self,
         record: StoredDetector,
-        state: DetectorState,
+        state: AppliedState,
         writer: Writer,
         feed: EventFeed,
         silences: tuple[Silence, ...],
         limits: Limits,
         retention: Retention,
     ) -> None:
-        self.id, self.name, self.history, self.incidents = record.id, record.name, state.history, state.incidents
+        self.id, self.name = record.id, record.name
         self.silences, self.settings = silences, state.applier.settings
         self.last_points = time.monotonic()
-        last = self.history.last_time
+        self.view = state.view(retention.copy_max_age)
+        self.incidents, last = self.view.incidents, self.view.last_arrival
         self._last_arrival = record.created if last is None else last  # of points, in seconds since 1970
         self._may_be_silent = bool(silences) and silences[-1].closed is None  # used in the thread of the writer
         self._feed, self._stored_silences = feed, silences
-        self.read_copy = ReadCopy(state.applier, retention.copy_max_age)
-        self.summary = summary_of(state.applier.detector)
+        self.summary = state.summary()
         self.complaints: dict[str, str] = {}
         self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
         self._n_settled = state.entry_number  # of the last entry whose effect is included in `settings`
@@ -106,6 +114,34 @@ class DetectorWorker:
         self._thread.start()
 
     # -- from any thread ----------------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> History:
+        """The latest rows of a single detector."""
+        return self._single.history
+
+    @property
+    def read_copy(self) -> ReadCopy:
+        """The copy of a single detector for reads."""
+        return self._single.read_copy
+
+    @property
+    def _single(self) -> SingleView:
+        if not isinstance(self.view, SingleView):
+            raise TypeError(f"The detector {self.name!r} has a key.")
+        return self.view
+
+    @property
+    def keys(self) -> KeyedView:
+        """The keys of a detector with a key."""
+        if not isinstance(self.view, KeyedView):
+            raise InvalidInputError(f"The detector {self.name!r} has no key: `key` is not in its configuration.")
+        return self.view
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the detector has one detector per value of a key."""
+        return isinstance(self.view, KeyedView)
 
     @property
     def counts(self) -> Counts:
@@ -293,10 +329,7 @@ class DetectorWorker:
 
         Events that have been applied, but not stored yet, are never announced.
         """
-        shown = self.incidents.shown
-        events = store.end_detector(
-            self.id, None if shown.open is None else self.incidents.described(shown.open, shown)
-        )
+        events = store.end_detector(self.id, [each.describe() for each in self.incidents.listed() if each.is_open])
         self._is_deleted = True
         return events
 
@@ -328,6 +361,9 @@ class DetectorWorker:
             self._process([ready.job for ready in batch], [ready.entry for ready in batch])
         if self._state.entry_number > self._state.snapshot_number and not self._is_removed and not self._has_failed:
             self._save_snapshot()
+        self._state.close()
+        if self._is_removed:
+            self._state.delete_files()
 
     def _next_batch(self) -> list[JournalledJob]:
         """Wait for ready requests, and return those to apply together; an empty list if the worker must end."""
@@ -364,7 +400,7 @@ class DetectorWorker:
     def _apply(self, jobs: list[Job], entries: list[Entry]) -> None:
         """Apply journalled entries, and set the replies."""
         self._state, outcomes = self._state.apply(entries, self._write_lock)
-        self.summary = summary_of(self._state.applier.detector)
+        self.summary = self._state.summary()
         if any(entry.kind not in WITH_POINTS for entry in entries):
             self.settings = self._state.applier.settings
         self._n_settled = entries[-1].number
@@ -397,9 +433,9 @@ class DetectorWorker:
         """Return the lock for one change; after a removal raise RemovedError, even in the middle of an entry."""
         if self._is_removed:
             raise RemovedError(_REMOVED)
-        return self.read_copy.write_lock()
+        return self.view.write_lock()
 
-    def _replies_to(self, entries: list[Entry], outcomes: list[Outcome]) -> list[Reply]:
+    def _replies_to(self, entries: list[Entry], outcomes: list[Any]) -> list[Reply]:
         """Return the replies, and save those to requests with an id.
 
         They are stored with the next snapshot; until then they can be reproduced from the journal.
@@ -430,12 +466,14 @@ class DetectorWorker:
         try:
             if self._state.pending.latest:
                 raise StorageError(self.complaints["events"])  # noqa: TRY301 (a replay must give them again)
-            write = prepare_snapshot(self.id, self._state)  # replies are only added in this thread
-            self._writer.write(lambda store: None if self._is_deleted else write(store))
+            self._state.save_snapshot(self._write_unless_deleted)  # replies are only added in this thread
         except Exception as error:  # noqa: BLE001 (the detector itself works)
             _LOG.exception("A snapshot could not be saved.")
             self.complaints["snapshot"] = f"The last snapshot could not be saved: {error}"
-            self._state = self._state._replace(since_snapshot=SinceSnapshot())
+            self._state = self._state.not_saved()
             return
         self._state = self._state.saved()
         self.complaints.pop("snapshot", None)
+
+    def _write_unless_deleted(self, operation: Operation) -> Any:
+        return self._writer.write(lambda store: None if self._is_deleted else operation(store))

@@ -16,7 +16,7 @@ from imondrian.service.http.fast_path import FastPath
 from imondrian.service.http.futures import FutureBridge
 from imondrian.service.http.guard import Guard
 from imondrian.service.http.listeners import Listeners
-from imondrian.service.http.routes import backups, incidents, lifecycle, points, status
+from imondrian.service.http.routes import backups, incidents, keys, lifecycle, points, status
 
 
 def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
@@ -67,6 +67,7 @@ def create_api(registry: Registry) -> FastAPI:
         lifecycle.router,
         points.router,
         points.history_router,
+        keys.router,
         incidents.router,
         lifecycle.model_router,
         backups.router,

@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any, NoReturn
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.service.changes.posted_rows import PostedRows, RowFormat, RowReader
+from imondrian.service.changes.keyed_rows import KeyedFormat, KeyedRows
+from imondrian.service.changes.posted_rows import PostedRows, RowFormat
 
 NDJSON_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _BLOCK_BYTES = 2**16  # parsed at once: matching a regular expression blocks all other threads
@@ -30,7 +31,9 @@ _SECOND_KEY = re.compile(_SPACE + b"," + _SPACE + b"(" + _STRING + b")" + _SPACE
 _END = re.compile(_SPACE + rb"\}")
 
 
-def rows_of(body: bytes, content_type: str, row_format: RowFormat, max_points: int) -> PostedRows:
+def rows_of(
+    body: bytes, content_type: str, row_format: RowFormat | KeyedFormat, max_points: int
+) -> PostedRows | KeyedRows:
     """Return the rows in a request body.
 
     Parameters
@@ -39,7 +42,7 @@ def rows_of(body: bytes, content_type: str, row_format: RowFormat, max_points: i
         `{"points": [[1.0, 2.0], ...]}`, records by feature name instead of the rows, or one row or record per line.
     content_type : str
         One of `NDJSON_TYPES` for one row per line; JSON otherwise.
-    row_format : RowFormat
+    row_format : RowFormat or KeyedFormat
         What the rows must look like.
     max_points : int
         The largest number of points allowed.
@@ -47,7 +50,7 @@ def rows_of(body: bytes, content_type: str, row_format: RowFormat, max_points: i
     is_lines = content_type.split(";", maxsplit=1)[0].strip().lower() in NDJSON_TYPES
     max_row_bytes = 4_096 + 2_048 * len(row_format.features)
     blocks = _line_blocks(body, max_row_bytes) if is_lines else _json_blocks(body, max_row_bytes)
-    reader = RowReader(row_format)
+    reader = row_format.new_reader()
     for rows in blocks:
         if reader.n_rows + len(rows) > max_points:
             raise InvalidInputError(

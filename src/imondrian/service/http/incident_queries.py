@@ -1,23 +1,13 @@
 """Answers to requests for incidents: of one detector, and of all."""
 
 import logging
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from imondrian.service.detectors.registry import DetectorHandle, Registry
 from imondrian.service.http import schemas
-from imondrian.service.storage.incident_log import silence_as_json
+from imondrian.service.storage.incident_log import ListedIncident, silence_as_json
 
 _LOG = logging.getLogger("imondrian.service")
-
-
-class _Found(NamedTuple):
-    """An incident that may be part of a response; `describe` is called only if it is."""
-
-    is_open: bool
-    opened: float  # seconds since 1970; 0 if it is not known
-    number: int
-    describe: Callable[[], dict[str, Any]]
 
 
 def incidents_of(handle: DetectorHandle) -> schemas.Incidents:
@@ -33,37 +23,30 @@ def all_incidents(registry: Registry, limit: int, *, only_open: bool = False) ->
 
 def n_open_incidents(handle: DetectorHandle) -> int:
     """Return how many incidents of a detector are open."""
-    return (handle.worker.incidents.shown.open is not None) + handle.worker.is_silent
+    return handle.worker.incidents.n_open + handle.worker.is_silent
 
 
-def _found(handle: DetectorHandle) -> list[_Found]:
+def _found(handle: DetectorHandle) -> list[ListedIncident]:
     """Return the incidents of anomalies and of missing data of a detector."""
     worker = handle.worker
-    log, shown, found = worker.incidents, worker.incidents.shown, list[_Found]()
-    for incident in shown.incidents:
-        time = shown.times.get(incident.opened)
-
-        def describe(incident: Any = incident) -> dict[str, Any]:
-            return log.described(incident, shown)
-
-        found.append(_Found(incident.is_open, 0.0 if time is None else time.time, incident.number, describe))
+    found = worker.incidents.listed()
     for silence in worker.silences:
 
         def describe_silence(silence: Any = silence) -> dict[str, Any]:
             return silence_as_json(worker.id, worker.name, *silence)
 
-        found.append(_Found(silence.closed is None, silence.opened, silence.number, describe_silence))
+        found.append(ListedIncident(silence.closed is None, silence.opened, silence.number, describe_silence))
     return found
 
 
-def _response(found: list[_Found], limit: int | None = None) -> schemas.Incidents:
+def _response(found: list[ListedIncident], limit: int | None = None) -> schemas.Incidents:
     """Return incidents, open ones first, then the latest."""
     found.sort(key=lambda each: each[:3], reverse=True)
     described = (_described(each) for each in found[:limit])
     return schemas.Incidents(incidents=[each for each in described if each is not None])
 
 
-def _described(found: _Found) -> schemas.Incident | None:
+def _described(found: ListedIncident) -> schemas.Incident | None:
     """Return an incident as part of a response; if that fails, log the error and return None, to show the others."""
     try:
         return schemas.Incident(**found.describe())

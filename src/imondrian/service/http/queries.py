@@ -6,6 +6,7 @@ Scores and explanations use a copy of the detector, so they do not wait for lear
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from imondrian.alarms.incidents import NO_INCIDENT
 from imondrian.base.defaults import SERIES
 from imondrian.rows.named_rows import CodedRows
 from imondrian.service.changes.expected_rows import ExpectedRow
-from imondrian.service.changes.posted_rows import PostedRows
+from imondrian.service.changes.posted_rows import PostedRows, RowFormat
 from imondrian.service.delivery.notifier import Channel
 from imondrian.service.detectors.registry import DetectorHandle, Registry
 from imondrian.service.errors import NotFoundError
@@ -39,19 +40,20 @@ def description_of(handle: DetectorHandle) -> schemas.Description:
         n_anomalies=worker.counts.n_anomalies,
         n_incidents=_n_incidents(handle),
         n_open_incidents=n_open_incidents(handle),
-        surprise=_latest_surprise(handle),
-        threshold=summary.threshold,
+        surprise=worker.view.latest_surprise,
+        threshold=known_number(summary.threshold),
         is_warm=summary.is_warm,
         n_bytes=summary.n_bytes,
         n_missing=summary.n_missing,
         drifts=[schemas.Drift(**drift._asdict()) for drift in summary.drifts],
         times=_times_of(summary.time_counts),
+        n_keys=summary.n_keys,
     )
 
 
 def _times_of(counts: TimeCounts | None) -> schemas.Times | None:
     """Return what was noticed about the times of a series."""
-    return None if counts is None else schemas.Times(**counts._asdict() | {"step": _known(counts.step)})
+    return None if counts is None else schemas.Times(**counts._asdict() | {"step": known_number(counts.step)})
 
 
 def scores_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Scores:
@@ -68,7 +70,8 @@ def scores_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Scores:
 
 def explanations_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Explanations:
     """Return the scores of points divided among the features, each as if it were the next point of the stream."""
-    values = rows.labels.values(rows.points, handle.row_format.categorical)
+    categorical = handle.row_format.categorical if isinstance(handle.row_format, RowFormat) else ()
+    values = rows.labels.values(rows.points, categorical)
     with _detector_to_read(handle, len(rows.points)) as detector:
         explainer = PointExplainer(detector, handle.record.configuration["features"])
         times = [None] * len(values) if rows.times is None else rows.times.tolist()
@@ -94,37 +97,35 @@ def history_of(handle: DetectorHandle, after: int, limit: int) -> schemas.Histor
         own_time=[row.own_time for row in rows],
         values=[row.values for row in rows],
         anomaly_score=[row.score for row in rows],
-        surprise=[_known(row.surprise) for row in rows],
+        surprise=[known_number(row.surprise) for row in rows],
         threshold=[row.threshold for row in rows],
         is_anomaly=[row.is_anomaly for row in rows],
-        incident=[_number_or_none(row.incident) for row in rows],
+        incident=[number_or_none(row.incident) for row in rows],
         **_expected_ranges(handle, rows),
+        key=None,
+        is_borrowed=None,
     )
 
 
-def _expected_ranges(handle: DetectorHandle, rows: list[HistoryRow]) -> dict[str, list[list[float | None]] | None]:
+def _expected_ranges(handle: DetectorHandle, rows: list[HistoryRow]) -> dict[str, Any]:
     """Return the ranges that were expected of the rows of a series."""
     if handle.record.configuration["preset"] != SERIES:
         return {"expected_low": None, "expected_high": None}
     expected = [ExpectedRow.from_bytes(row.expected) for row in rows]
     return {
-        "expected_low": [list(map(_known, row.low.tolist())) for row in expected],
-        "expected_high": [list(map(_known, row.high.tolist())) for row in expected],
+        "expected_low": [list(map(known_number, row.low.tolist())) for row in expected],
+        "expected_high": [list(map(known_number, row.high.tolist())) for row in expected],
     }
 
 
-def _known(value: float) -> float | None:
+def known_number(value: float) -> float | None:
     """Return a number, or None if it is not known: the surprise of a row of an earlier version, a usual step."""
     return None if math.isnan(value) else value
 
 
-def _number_or_none(incident: int) -> int | None:
+def number_or_none(incident: int) -> int | None:
+    """Return the number of an incident; None if there is none."""
     return None if incident == NO_INCIDENT else incident
-
-
-def _latest_surprise(handle: DetectorHandle) -> float | None:
-    last = handle.worker.history.last
-    return None if last is None else _known(last.surprise)
 
 
 def _n_incidents(handle: DetectorHandle) -> int:
@@ -149,11 +150,13 @@ def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.Explained
         own_time=last.own_time,
         values=last.values,
         anomaly_score=last.score,
-        surprise=_known(last.surprise),
+        surprise=known_number(last.surprise),
         threshold=last.threshold,
         is_anomaly=last.is_anomaly,
-        incident=_number_or_none(last.incident),
+        incident=number_or_none(last.incident),
         explanation=_learned_reasons(PointExplainer(detector, names), rows),
+        key=None,
+        is_borrowed=None,
     )
 
 
@@ -176,7 +179,7 @@ def _detector_to_read(handle: DetectorHandle, n_points: int) -> Iterator[StreamD
             yield detector
 
 
-_METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
+_METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float | None]]] = {
     "points_total": ("counter", "Points learned.", lambda handle: handle.worker.counts.n_points),
     "anomalies_total": (
         "counter",
@@ -186,7 +189,12 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
     "requests_total": ("counter", "Requests applied.", lambda handle: handle.worker.n_requests),
     "waiting_points": ("gauge", "Points in the queue.", lambda handle: handle.worker.n_waiting),
     "state_bytes": ("gauge", "Memory of the detector in bytes.", lambda handle: handle.worker.summary.n_bytes),
-    "threshold": ("gauge", "Score above which a point is an anomaly.", lambda handle: handle.worker.summary.threshold),
+    "threshold": (
+        "gauge",
+        "Score above which a point is an anomaly.",
+        lambda handle: known_number(handle.worker.summary.threshold),
+    ),
+    "keys": ("gauge", "Keys of the detector.", lambda handle: handle.worker.summary.n_keys),
     "missing_total": (
         "counter",
         "Missing numbers so far.",
@@ -203,14 +211,18 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
     "surprise": (
         "gauge",
         "Surprise of the latest point: -log10 of the probability that an ordinary point scores as high.",
-        lambda handle: _latest_surprise(handle) or 0.0,
+        lambda handle: handle.worker.view.latest_surprise or 0.0,
     ),
 }
 _SERIES_METRICS: dict[str, tuple[str, str, Callable[[TimeCounts], float]]] = {
     "late_points_total": ("counter", "Points of a series that were late.", lambda counts: counts.n_late),
     "repeated_times_total": ("counter", "Points of a series with a repeated time.", lambda counts: counts.n_repeated),
     "holes_total": ("counter", "Holes in a series.", lambda counts: counts.n_holes),
-    "step_seconds": ("gauge", "Usual time between two points of a series.", lambda counts: _known(counts.step) or 0.0),
+    "step_seconds": (
+        "gauge",
+        "Usual time between two points of a series.",
+        lambda counts: known_number(counts.step) or 0.0,
+    ),
 }
 _NOTIFICATION_METRICS: dict[str, tuple[str, str, Callable[[Channel], float]]] = {
     "notifications_sent_total": ("counter", "Notifications accepted.", lambda channel: channel.counts.n_sent),
@@ -240,7 +252,8 @@ def metrics_of(registry: Registry) -> str:
     ]
     for name, (kind, help_text, value) in _METRICS.items():
         lines += [f"# HELP imondrian_{name} {help_text}", f"# TYPE imondrian_{name} {kind}"]
-        lines += [f'imondrian_{name}{{detector="{handle.record.name}"}} {value(handle)}' for handle in detectors]
+        figures = ((handle.record.name, value(handle)) for handle in detectors)
+        lines += [f'imondrian_{name}{{detector="{label}"}} {each}' for label, each in figures if each is not None]
     lines += _lines_of_series(detectors)
     for name, (kind, help_text, figure) in _NOTIFICATION_METRICS.items() if registry.notifier.channels else ():
         lines += [f"# HELP imondrian_{name} {help_text}", f"# TYPE imondrian_{name} {kind}"]

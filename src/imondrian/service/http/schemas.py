@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from imondrian.base.defaults import (
     GAP,
+    KEYED_MAX_SAMPLES,
+    KEYED_N_TREES,
+    KEYED_WINDOW,
     LEARN_ANOMALIES,
     MISSING_VALUES,
     PRESET,
@@ -18,8 +21,9 @@ from imondrian.base.defaults import (
 )
 from imondrian.base.option_types import KindOrPreset, StreamMissing, StreamPresetName, ThresholdOrPreset
 from imondrian.service.changes.configuration import MAX_TEXT_LENGTH
+from imondrian.service.changes.keyed_configuration import MAX_BYTES
 from imondrian.service.changes.row_labels import TIME, Value
-from imondrian.service.limits import Limits
+from imondrian.service.limits import MIB, Limits
 
 _Side = Literal["high", "low", "both"]
 _Integer = Annotated[int, Field(strict=True)]  # not a boolean
@@ -71,6 +75,7 @@ class Configuration(BaseModel):
                 {"features": ["x", "y"], "window": WINDOW, "threshold": PRESETS[PRESET].threshold},
                 {"features": ["amount", "country"], "categorical": ["country"]},
                 {"features": ["load"], "preset": SERIES, "time": "timestamp"},
+                {"features": ["load"], "key": "host", "max_bytes": 64 * MIB},
             ]
         },
     )
@@ -118,6 +123,18 @@ class Configuration(BaseModel):
         max_length=MAX_TEXT_LENGTH,
         description="Key of the time in points that are objects. The time is shown with the point; with the preset"
         ' "series" it also decides which values are usual.',
+    )
+    key: str | None = Field(
+        None,
+        max_length=MAX_TEXT_LENGTH,
+        description="Name of the key of a point, such as the host that it comes from: there is one detector per value"
+        " of it. The other settings apply to each of them; window, max_samples and n_trees are"
+        f" {KEYED_WINDOW}, {KEYED_MAX_SAMPLES} and {KEYED_N_TREES} by default.",
+    )
+    max_bytes: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        None,
+        description="With a key: memory of the detectors of all keys. When it is full, the keys that were not used for"
+        f" the longest time move to the disk, and come back unchanged. Null means {MAX_BYTES // MIB} MiB.",
     )
 
 
@@ -184,12 +201,15 @@ class Description(BaseModel):
     n_incidents: int = Field(description="Incidents that have opened since the detector was created.")
     n_open_incidents: int = Field(description="Incidents that are open.")
     surprise: float | None = Field(description="Surprise of the latest point; null if it is not known.")
-    threshold: float = Field(description="The score above which a point is an anomaly.")
-    is_warm: bool
+    threshold: float | None = Field(
+        description="The score above which a point is an anomaly; null with a key: each key has its own."
+    )
+    is_warm: bool | None = Field(description="Null with a key.")
     n_bytes: int
     n_missing: int = Field(description="Missing numbers so far.")
     drifts: list[Drift] = Field(description="The latest drifts.")
     times: Times | None = Field(description='With the preset "series": what was noticed about the times; else null.')
+    n_keys: int | None = Field(description="Number of keys; null without a key.")
 
 
 class Result(BaseModel):
@@ -203,10 +223,19 @@ class Result(BaseModel):
     incident: int | None = Field(description="Number of the incident that is open after the point.")
 
 
+class KeyedResult(Result):
+    """The score of one point of a detector with a key; `index` and `incident` count within the key."""
+
+    key: str
+    is_borrowed: bool = Field(
+        description="Whether the forest common to all keys scored the point, since its key has not warmed up."
+    )
+
+
 class Results(BaseModel):
     """The scores of the points, in their order."""
 
-    results: list[Result]
+    results: list[Result] | list[KeyedResult]
 
 
 class Scores(BaseModel):
@@ -216,6 +245,16 @@ class Scores(BaseModel):
     surprise: list[float]
     threshold: float
     n_seen: int = Field(description="Points that the detector had seen.")
+
+
+class KeyedScores(BaseModel):
+    """The scores of points of a detector with a key, by the detectors of their keys; they are not learned."""
+
+    key: list[str]
+    anomaly_score: list[float]
+    surprise: list[float]
+    threshold: list[float]
+    n_seen: list[int] = Field(description="Points that the detectors of the keys had seen.")
 
 
 class Frequency(BaseModel):
@@ -282,10 +321,16 @@ class Explanation(BaseModel):
     explanation: list[Reason]
 
 
+class KeyedExplanation(Explanation):
+    """The score of a point of a detector with a key, divided among the features."""
+
+    key: str
+
+
 class Explanations(BaseModel):
     """One explanation for each point."""
 
-    explanations: list[Explanation]
+    explanations: list[Explanation] | list[KeyedExplanation]
 
 
 class History(BaseModel):
@@ -307,6 +352,10 @@ class History(BaseModel):
         " values lay at that time; null if it was not known. Null with other presets."
     )
     expected_high: list[list[float | None]] | None = Field(description="The upper ends of these ranges.")
+    key: str | None = Field(None, description="The key of the rows; null without a key.")
+    is_borrowed: list[bool] | None = Field(
+        None, description="With a key: whether the forest common to all keys scored the rows. Null without a key."
+    )
 
 
 class ExplainedRow(BaseModel):
@@ -325,6 +374,31 @@ class ExplainedRow(BaseModel):
     is_anomaly: bool
     incident: int | None = Field(description="Number of the incident that was open after the point.")
     explanation: list[Reason]
+    key: str | None = Field(None, description="The key of the row; null without a key.")
+    is_borrowed: bool | None = Field(
+        None, description="With a key: whether the forest common to all keys scored the row. Null without a key."
+    )
+
+
+class Key(BaseModel):
+    """A key of a detector, with the figures of its latest row."""
+
+    key: str
+    n_rows: int = Field(description="Rows of the key so far.")
+    time: float = Field(description="When the latest row arrived, in seconds since 1970.")
+    surprise: float
+    anomaly_score: float
+    is_anomaly: bool
+    has_open_incident: bool
+
+
+class Keys(BaseModel):
+    """Some keys of a detector."""
+
+    keys: list[Key]
+    n_keys: int = Field(description="Number of keys of the detector.")
+    n_found: int = Field(description="Number of keys that contain the text of the search.")
+    next: int | None = Field(description="The value of `after` for the next page; null if this is the last one.")
 
 
 class IncidentRow(BaseModel):
@@ -374,6 +448,7 @@ class Incident(BaseModel):
     peak: IncidentPeak | None = Field(description="Null for a silence.")
     explanation: list[IncidentReason] = Field(description="Largest share first.")
     text: str = Field(description="The incident in words.")
+    key: str | None = Field(None, description="The key to which the incident belongs; null without a key.")
 
 
 class Incidents(BaseModel):
@@ -383,7 +458,7 @@ class Incidents(BaseModel):
 
 
 class Counted(BaseModel):
-    """Number of points forgotten, or seen by the restored detector."""
+    """Number of points forgotten, seen by the restored detector, or of a forgotten key."""
 
     n_points: int
 
@@ -404,7 +479,8 @@ _POINT = {
     " then features may also be absent from an object. A category is text, a number or a boolean; null is a category of"
     " its own. The key `time` of an object (or that in the setting `time`) is the time of the point, in ISO 8601; it is"
     ' not a feature. With the preset "series" it may also be a number of seconds since 1970; a point without a time'
-    " counts as one usual step after the latest time so far.",
+    " counts as one usual step after the latest time so far. With the setting `key`, a list has the key first, and an"
+    " object has it under that name: text of at most 256 characters, or an integer.",
 }
 POINTS_BODY = {
     "required": True,

@@ -20,8 +20,9 @@ export const create = (name, configuration) => request("PUT", path(name), { body
 export const change = (name, settings) => request("PATCH", path(name), { body: settings });
 export const incidents = () => request("GET", "incidents?limit=200");
 export const remove = (name) => request("DELETE", path(name));
-export const history = (name, after) => request("GET", `${path(name)}/history?after=${after}&limit=2000`);
-export const explainRow = (name, index) => request("GET", `${path(name)}/history/${index}`);
+export const history = (name, after, key) => request("GET", `${path(name)}/history?after=${after}&limit=2000${keyQuery("&", key)}`);
+export const explainRow = (name, index, key) => request("GET", `${path(name)}/history/${index}${keyQuery("?", key)}`);
+export const keys = (name, search, order, limit) => request("GET", `${path(name)}/keys?${new URLSearchParams({ search, order, limit })}`);
 export const scores = (name, points, signal) => request("POST", `${path(name)}/scores`, { body: { points }, signal });
 
 export async function explainPoint(name, point) {
@@ -41,6 +42,10 @@ export async function health() {
 
 function path(name) {
   return `detectors/${encodeURIComponent(name)}`;
+}
+
+function keyQuery(separator, key) {
+  return key === null ? "" : `${separator}key=${encodeURIComponent(key)}`;
 }
 
 function randomKey() {

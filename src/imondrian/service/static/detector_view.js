@@ -9,13 +9,15 @@ import { ExplanationPanel } from "./explanation.js";
 import { integer, rowTime, score, surprise, withUnit } from "./format.js";
 import { histogramFigure } from "./histogram.js";
 import { History } from "./history.js";
-import { incidentIntroduction } from "./incident_list.js";
+import { incidentIntroduction, sourceOf } from "./incident_list.js";
+import { KeyList, keyText } from "./key_list.js";
 import { liveFigure } from "./live_chart.js";
 import { Picker } from "./picker.js";
 import { SummaryPanel } from "./summary.js";
 
 const HINT = "Select an anomaly in the chart or in the table to see which features make it anomalous.";
 const ZOOMING = canZoom() ? "; drag to zoom, double-click to zoom out" : "";
+const MAX_KEY = 60; // characters of a key
 const NO_POINTS = "No points yet. Send some, for example from a shell:";
 const NO_NEW_POINTS = "No recent rows to show; everything learned before is still there. Send more points, for example from a shell:";
 
@@ -23,6 +25,9 @@ export class DetectorView {
   #detector = null;
   #history = new History();
   #selected = null;
+  #key = null; // the key whose points are shown, if the detector has keys
+  #seen = -1; // points of the detector when the history was requested
+  #keys = new KeyList((key) => this.#chooseKey(key));
   #summary = new SummaryPanel();
   #picker = new Picker(() => this.#showHistory(true));
   #anomalies = new AnomalyTable((index) => this.#explain(index));
@@ -42,10 +47,16 @@ export class DetectorView {
   }
 
   async update() {
+    const nSeen = this.#detector.n_seen;
+    await this.#keys.update(nSeen);
+    if (this.#isKeyed && this.#key === null && this.#keys.first !== null) this.#chooseKey(this.#keys.first);
     const history = this.#history;
-    if (this.#detector.n_seen - 1 <= history.last) return;
-    const rows = await api.history(this.#detector.name, history.last);
-    if (history !== this.#history || rows.index.length === 0) return; // another detector was selected in the meantime, or there are no new rows
+    if (this.#isKeyed ? this.#key === null || nSeen === this.#seen : nSeen - 1 <= history.last) return;
+    const { last } = history;
+    const rows = await api.history(this.#detector.name, last, this.#key);
+    if (history !== this.#history || last !== history.last) return; // another detector or key was selected in the meantime, or the rows were added
+    this.#seen = nSeen;
+    if (rows.index.length === 0) return;
     history.add(rows);
     this.#showEmpty();
     this.#showHistory(false);
@@ -60,11 +71,35 @@ export class DetectorView {
     this.#detector = detector;
     this.#history = new History();
     this.#selected = null;
+    this.#key = null;
+    this.#seen = -1;
     this.#explanation.clear();
     this.#summary.reset();
+    this.#keys.reset(detector);
+    byId("table-section").hidden = this.#isKeyed;
     this.#picker.reset(detector.configuration.features);
     this.#showHistory(true);
     setText(byId("name"), detector.name);
+  }
+
+  get #isKeyed() {
+    return this.#detector.configuration.key !== null;
+  }
+
+  #chooseKey(key) {
+    this.#key = key;
+    this.#keys.mark(key);
+    this.#history = new History();
+    this.#seen = -1;
+    this.#selected = null;
+    this.#explanation.clear();
+    this.#showHistory(true);
+    this.#update();
+  }
+
+  // Failures are shown by the next poll.
+  #update() {
+    this.update().catch(() => {});
   }
 
   #showHistory(isNew) {
@@ -72,6 +107,7 @@ export class DetectorView {
     this.#anomalies.show(this.#history, this.#columns());
     this.#anomalies.mark(this.#selected);
     const latest = `latest ${withUnit(this.#history.length, "point")}`;
+    setText(byId("live-title"), this.#key === null ? "Live" : keyText(this.#key, MAX_KEY));
     setText(byId("live-hint"), this.#history.length === 0 ? "" : `The ${latest}${ZOOMING}`);
     setText(byId("histogram-hint"), `Of the ${latest}`);
     this.#chart.draw();
@@ -97,7 +133,7 @@ export class DetectorView {
     const { name, created, configuration } = this.#detector;
     return liveFigure(theme, width, {
       seriesThreshold: configuration.preset === "series" ? configuration.threshold : null,
-      key: `${name} ${created}`,
+      key: `${name} ${created} ${this.#key}`,
       columns: this.#columns(),
       history: this.#history,
       selected: this.#selected,
@@ -106,12 +142,14 @@ export class DetectorView {
 
   #histogramFigure(theme) {
     if (this.#history.length === 0) return null;
-    return histogramFigure(theme, { history: this.#history, threshold: this.#detector.threshold });
+    const threshold = this.#isKeyed ? this.#history.threshold.at(-1) : this.#detector.threshold;
+    return histogramFigure(theme, { history: this.#history, threshold });
   }
 
   openIncident(incident, returnTarget) {
+    if (incident.key !== null && incident.key !== this.#key) this.#chooseKey(incident.key);
     this.#select(incident.peak?.index ?? null);
-    const title = incident.kind === "silence" ? `No data from ${incident.detector}` : `Incident ${integer(incident.incident)} of ${incident.detector}`;
+    const title = incident.kind === "silence" ? `No data from ${incident.detector}` : `Incident ${integer(incident.incident)} of ${sourceOf(incident)}`;
     return this.#explanation.open({ title, load: () => incident, introduction: incidentIntroduction, returnTarget });
   }
 
@@ -121,10 +159,11 @@ export class DetectorView {
 
   #explain(index) {
     const { name } = this.#detector;
+    const key = this.#key;
     this.#select(index);
     return this.#explanation.open({
       title: `Why point ${integer(index)} is anomalous`,
-      load: () => api.explainRow(name, index),
+      load: () => api.explainRow(name, index, key),
       introduction: (found) => `Score ${score(found.anomaly_score)}, surprise ${surprise(found.surprise)}, threshold ${score(found.threshold)}, ${rowTime(found.own_time, found.time)}. Share of the score by feature:`,
       returnTarget: () => this.#anomalies.button(index),
     });

@@ -9,11 +9,13 @@ export function creationExample() {
 }
 
 export function pointsExample(detector) {
-  const { features, categorical, preset, time } = detector.configuration;
+  const { features, categorical, preset, time, key } = detector.configuration;
   const value = (name) => (categorical.includes(name) ? "A" : 1.5);
   const named = Object.fromEntries(features.map((name) => [name, value(name)]));
   const withTime = preset === "series" ? { [time]: new Date().toISOString().slice(0, 19), ...named } : named;
-  const point = features.length > MAX_NAMED ? features.map(value) : withTime;
+  const withKey = key === null ? withTime : { [key]: "A", ...withTime };
+  const listed = key === null ? features.map(value) : ["A", ...features.map(value)];
+  const point = features.length > MAX_NAMED ? listed : withKey;
   return command("POST", `detectors/${encodeURIComponent(detector.name)}/points`, { points: [point] });
 }
 

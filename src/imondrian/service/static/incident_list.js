@@ -3,10 +3,12 @@
 import * as api from "./api.js";
 import { byId, setText } from "./dom.js";
 import { integer, oneIn, ownTimeText, shortened, time, visible, withUnit } from "./format.js";
+import { keyText } from "./key_list.js";
 import { buttonRow, headRow } from "./table_rows.js";
 
 const PERIOD = 10_000; // milliseconds between two requests while an incident is open
 const MAX_TEXT = 160; // characters of an explanation
+const MAX_KEY = 40; // characters of a key
 const TITLES = ["Detector", "State", "Opened", "Lasted", "Surprise", "Alarms", "What"];
 
 export class IncidentList {
@@ -62,7 +64,7 @@ export class IncidentList {
   }
 
   #row(incident) {
-    const { detector, peak, n_alarms: nAlarms } = incident;
+    const { peak, n_alarms: nAlarms } = incident;
     const isSilence = incident.kind === "silence";
     const cells = [
       incident.is_open ? "open" : "closed",
@@ -72,7 +74,7 @@ export class IncidentList {
       isSilence ? "–" : integer(nAlarms),
       shortened(visible(incident.text), MAX_TEXT),
     ];
-    const row = buttonRow(detector, `${isSilence ? "Silence" : "Incident"} ${integer(incident.incident)} of ${detector}`, cells, () => this.#onOpen(incident));
+    const row = buttonRow(sourceOf(incident), `${isSilence ? "Silence" : "Incident"} ${integer(incident.incident)} of ${sourceOf(incident)}`, cells, () => this.#onOpen(incident));
     row.dataset.id = incident.id;
     row.classList.toggle("open-incident", incident.is_open);
     row.lastElementChild.title = visible(incident.text);
@@ -88,8 +90,13 @@ export function incidentIntroduction(incident) {
   return `${withUnit(incident.n_alarms, "alarm")} ${rows}, opened at ${moment(opened)}, ${state}. Highest surprise: ${oneIn(peak.surprise)}, at point ${integer(peak.index)}. Share of the score by feature:`;
 }
 
-function searchText({ detector, text, kind, is_open: isOpen }) {
-  return `${detector} ${text} ${kind} ${isOpen ? "open" : "closed"}`.toLowerCase();
+// The detector of an incident, with its key.
+export function sourceOf({ detector, key }) {
+  return key === null ? detector : `${detector}: ${keyText(key, MAX_KEY)}`;
+}
+
+function searchText({ detector, key, text, kind, is_open: isOpen }) {
+  return `${detector} ${key ?? ""} ${text} ${kind} ${isOpen ? "open" : "closed"}`.toLowerCase();
 }
 
 function moment({ time: seconds, own_time: own }) {

@@ -4,7 +4,7 @@ import { byId, make, setText } from "./dom.js";
 import { bytes, duration, integer, isThreshold, number, rate, score, thresholdSurprise, thresholdWords, withUnit } from "./format.js";
 
 const RATE_SPAN = 10_000; // milliseconds over which the rate is computed
-const TITLES = ["Points seen", "Rate", "Anomalies", "Incidents", "Threshold", "State", "Gaps filled", "Usual step", "Late points", "Holes", "Queued", "Memory"];
+const TITLES = ["Points seen", "Keys", "Rate", "Anomalies", "Incidents", "Threshold", "State", "Gaps filled", "Usual step", "Late points", "Holes", "Queued", "Memory"];
 const DRIFT_TEXTS = { outside: "more points than usual lie outside the known range", scores: "the distribution of the scores has changed" };
 
 export class SummaryPanel {
@@ -28,6 +28,7 @@ export class SummaryPanel {
     setText(byId("settings"), settingsOf(detector.configuration));
     const texts = {
       "Points seen": integer(detector.n_seen),
+      Keys: detector.n_keys === null ? undefined : integer(detector.n_keys),
       Rate: rate(this.#rate(detector.n_seen)),
       Anomalies: integer(detector.n_anomalies),
       Incidents: incidentsText(detector),
@@ -37,6 +38,7 @@ export class SummaryPanel {
       Queued: integer(detector.n_waiting),
       Memory: bytes(detector.n_bytes),
       ...timeTexts(detector),
+      ...keyedTexts(detector),
     };
     for (const [title, cell] of this.#cells) {
       cell.parentElement.hidden = texts[title] === undefined;
@@ -70,6 +72,11 @@ function timeTexts({ times, configuration }) {
   return thresholdSurprise(configuration.threshold) === null ? shown : { ...shown, Threshold: undefined };
 }
 
+// Figures that each key has for itself are left out.
+function keyedTexts({ configuration }) {
+  return configuration.key === null ? {} : { Threshold: undefined, State: undefined, "Gaps filled": undefined };
+}
+
 function showDrifts(drifts) {
   const items = drifts.toReversed().map(({ index, since, what, value, usual }) => {
     const figures = `${number(value)}, usually ${number(usual)}`;
@@ -79,9 +86,10 @@ function showDrifts(drifts) {
   byId("drifts").hidden = drifts.length === 0;
 }
 
-function settingsOf({ features, categorical, window, n_trees: nTrees, threshold, shingle, preset }) {
+function settingsOf({ features, categorical, window, n_trees: nTrees, threshold, shingle, preset, key }) {
   const kinds = categorical.length === 0 ? "" : `, ${integer(categorical.length)} of them categories`;
   const parts = [`${withUnit(features.length, "feature")}${kinds}`, `window of ${withUnit(window, "point")}`, withUnit(nTrees, "tree")];
+  if (key !== null) parts.unshift(`one detector per ${key}`);
   if (preset === "series") parts.unshift("time series");
   if (shingle > 1) parts.push(`${shingle} rows per point`);
   parts.push(`anomalies: ${thresholdWords(threshold)}`);

@@ -98,9 +98,9 @@ class EventTable:
         return StoredEvent(*values)
 
     def _record_open(self, detector: int, announcement: Announcement) -> None:
-        """Record the incident of each kind that is open according to the stored events, without values of points."""
+        """Record the incidents that are open according to the stored events, without values of points."""
         incident = announcement.incident
-        key = (detector, incident["kind"])
+        key = (detector, _slot_of(incident))
         if announcement.what == OPENED:
             content = json.dumps({**incident, "explanation": [], "text": ""})
             self._database.execute("INSERT OR REPLACE INTO open_incidents VALUES (?, ?, ?)", (*key, content))
@@ -252,6 +252,11 @@ class EventTable:
         )
         incident = silence_as_json(detector, name, number, since, opened, time)
         return self.add(detector, [Announcement(0, CLOSED, time, incident)])
+
+
+def _slot_of(incident: dict[str, Any]) -> str:
+    """Return what identifies an open incident of a detector: one of each kind can be open, and one of each key."""
+    return str(incident["kind"] if incident.get("key") is None else incident["id"])
 
 
 def _incident_from(content: Any) -> dict[str, Any] | None:

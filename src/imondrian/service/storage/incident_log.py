@@ -58,6 +58,8 @@ class PendingEvent(NamedTuple):
     times: tuple[tuple[int, RowTime], ...]  # of the rows of the incident
     categories: tuple[tuple[float, Category], ...]  # by code
     replaced: float | None  # when the detector with the incident was replaced, which ends the incident
+    id: str = ""  # of an incident of a key, with the key
+    key: str | None = None
 
 
 class PendingEvents(NamedTuple):
@@ -89,6 +91,15 @@ class ShownIncidents(NamedTuple):
     def open(self) -> Incident | None:
         """The open incident."""
         return self.incidents[-1] if self.incidents and self.incidents[-1].is_open else None
+
+
+class ListedIncident(NamedTuple):
+    """An incident that may be part of a response; `describe` is called only if it is."""
+
+    is_open: bool
+    opened: float  # seconds since 1970; 0 if it is not known
+    number: int
+    describe: Callable[[], dict[str, Any]]
 
 
 class IncidentLog:
@@ -134,14 +145,26 @@ class IncidentLog:
             self.shown = _with_alarms(self.shown, applier.detector, after)
         return PendingEvents(applier.events.n_skipped, pending)
 
+    @property
+    def n_open(self) -> int:
+        """Number of open incidents."""
+        return int(self.shown.open is not None)
+
+    def listed(self) -> list[ListedIncident]:
+        """Return the latest incidents."""
+        shown = self.shown
+
+        def listed_one(incident: Incident) -> ListedIncident:
+            time = shown.times.get(incident.opened)
+            opened = 0.0 if time is None else time.time
+            return ListedIncident(incident.is_open, opened, incident.number, lambda: self.described(incident, shown))
+
+        return [listed_one(incident) for incident in shown.incidents]
+
     def announcement(self, event: PendingEvent) -> Announcement:
         """Return what is announced of an event."""
         described = self._as_json(event.incident, event.generation, dict(event.times).get, dict(event.categories).get)
-        if event.replaced is not None:
-            described |= ended(described, event.replaced)
-        return Announcement(
-            event.entry, OPENED if event.is_opening else CLOSED, event.time, described, position=event.position
-        )
+        return announcement_of(event, described)
 
     def described(self, incident: Incident, shown: ShownIncidents) -> dict[str, Any]:
         """Return one of the latest incidents as JSON."""
@@ -154,49 +177,8 @@ class IncidentLog:
         time_of: Callable[[int], RowTime | None],
         category_of: Callable[[float], Category | None],
     ) -> dict[str, Any]:
-        def text(_feature: int, code: float) -> str:
-            if code == MISSING_CODE:
-                return MISSING_TEXT
-            category = category_of(code)
-            return "" if category is None else category_text(category)
-
-        def row(index: int) -> dict[str, Any]:
-            time = time_of(index)
-            return {
-                "index": index,
-                "time": None if time is None else time.time,
-                "own_time": None if time is None else time.own_time,
-            }
-
-        reasons = reasons_in_words(incident, self._features, text)
-        texts = [_short_text(reason) for reason in reasons]
-        return {
-            "id": f"{self._id}-{generation}-{incident.number}",
-            "detector": self._name,
-            "kind": ANOMALIES,
-            "incident": incident.number,
-            "is_open": incident.is_open,
-            "first": row(incident.first),
-            "last": row(incident.last),
-            "opened": row(incident.opened),
-            "closed": None if incident.closed is None else row(incident.closed),
-            "n_alarms": incident.n_alarms,
-            "peak": {**row(incident.peak), "anomaly_score": incident.score, "surprise": incident.surprise},
-            "explanation": [
-                {
-                    "feature": reason.feature,
-                    "rows_ago": reason.rows_ago[0],
-                    "value": reason.value if reason.text is None else reason.text or None,
-                    "expected": reason.expected,
-                    "view": reason.view,
-                    "share": reason.share,
-                    "side": reason.side or None,
-                    "text": words,
-                }
-                for reason, words in zip(reasons, texts, strict=True)
-            ],
-            "text": "; ".join(texts),
-        }
+        names = IncidentNames(f"{self._id}-{generation}-{incident.number}", self._name, self._features)
+        return incident_as_json(incident, names, time_of, category_of)
 
     def state(self) -> dict[str, Any]:
         """Return what a snapshot stores, in types that JSON supports."""
@@ -212,6 +194,76 @@ class IncidentLog:
         times = {index: RowTime(time, own) for index, time, own in state.get("times", [])}
         categories = {code: category for code, category in state.get("categories", [])}  # noqa: C416 (lists of pairs)
         self.shown = ShownIncidents(detector.incidents, state.get("generation", 0), times, categories)
+
+
+class IncidentNames(NamedTuple):
+    """What identifies an incident, and the names of the features in it."""
+
+    id: str
+    detector: str
+    features: list[str]
+
+
+def incident_as_json(
+    incident: Incident,
+    names: IncidentNames,
+    time_of: Callable[[int], RowTime | None],
+    category_of: Callable[[float], Category | None],
+) -> dict[str, Any]:
+    """Return an incident as JSON; the functions return the time of a row and the category with a code."""
+
+    def text(_feature: int, code: float) -> str:
+        if code == MISSING_CODE:
+            return MISSING_TEXT
+        category = category_of(code)
+        return "" if category is None else category_text(category)
+
+    def row(index: int) -> dict[str, Any]:
+        time = time_of(index)
+        return {
+            "index": index,
+            "time": None if time is None else time.time,
+            "own_time": None if time is None else time.own_time,
+        }
+
+    reasons = reasons_in_words(incident, names.features, text)
+    texts = [_short_text(reason) for reason in reasons]
+    return {
+        "id": names.id,
+        "detector": names.detector,
+        "kind": ANOMALIES,
+        "incident": incident.number,
+        "is_open": incident.is_open,
+        "first": row(incident.first),
+        "last": row(incident.last),
+        "opened": row(incident.opened),
+        "closed": None if incident.closed is None else row(incident.closed),
+        "n_alarms": incident.n_alarms,
+        "peak": {**row(incident.peak), "anomaly_score": incident.score, "surprise": incident.surprise},
+        "explanation": [
+            {
+                "feature": reason.feature,
+                "rows_ago": reason.rows_ago[0],
+                "value": reason.value if reason.text is None else reason.text or None,
+                "expected": reason.expected,
+                "view": reason.view,
+                "share": reason.share,
+                "side": reason.side or None,
+                "text": words,
+            }
+            for reason, words in zip(reasons, texts, strict=True)
+        ],
+        "text": "; ".join(texts),
+    }
+
+
+def announcement_of(event: PendingEvent, described: dict[str, Any]) -> Announcement:
+    """Return what is announced of an event, from its incident as JSON."""
+    if event.replaced is not None:
+        described = described | ended(described, event.replaced)
+    return Announcement(
+        event.entry, OPENED if event.is_opening else CLOSED, event.time, described, position=event.position
+    )
 
 
 def _short_text(reason: Reason) -> str:
@@ -286,7 +338,7 @@ class _AppliedRows:
         if position >= 0:
             entry, rows = self._blocks[position]
             return RowTime(entry.time, self._own_time(position, index - rows[0].number, len(rows)))
-        if self._history is None or any(index in _rows_of(incident) for incident in self._shown.incidents):
+        if self._history is None or any(index in rows_of_incident(incident) for incident in self._shown.incidents):
             return None  # of an incident in a model file
         found = self._history.consecutive_rows(index, 1)
         return RowTime(found[0].time, found[0].own_time) if found else None
@@ -322,7 +374,7 @@ def _pending(event: AppliedEvent, rows: _AppliedRows) -> PendingEvent:
     closing = rows.time(incident.closed) if incident.closed is not None else None
     opening = rows.time(incident.opened)
     time = (opening if is_opening else closing) or RowTime(entry.time, None)
-    times = ((index, rows.time(index)) for index in sorted(_rows_of(incident)))
+    times = ((index, rows.time(index)) for index in sorted(rows_of_incident(incident)))
     categories = ((code, rows.category(code)) for code in sorted(_codes_of((incident,))))
     return PendingEvent(
         entry.number,
@@ -337,7 +389,7 @@ def _pending(event: AppliedEvent, rows: _AppliedRows) -> PendingEvent:
     )
 
 
-def _rows_of(incident: Incident) -> set[int]:
+def rows_of_incident(incident: Incident) -> set[int]:
     """Return the rows that are named when an incident is shown."""
     rows = {incident.first, incident.last, incident.opened, incident.peak}
     return rows if incident.closed is None else {*rows, incident.closed}
@@ -346,7 +398,7 @@ def _rows_of(incident: Incident) -> set[int]:
 def _with_alarms(shown: ShownIncidents, detector: StreamDetector, rows: _AppliedRows) -> ShownIncidents:
     """Return the latest incidents after alarms that neither opened nor closed one: only the last may have changed."""
     incidents = detector.incidents
-    indices = detector.alarm_rows.union(*map(_rows_of, incidents[-1:]))
+    indices = detector.alarm_rows.union(*map(rows_of_incident, incidents[-1:]))
     times = {index: time for index in indices if (time := rows.time(index)) is not None}
     codes = _codes_of(incidents[-1:]) - shown.categories.keys()
     categories = {code: found for code in codes if (found := rows.category(code)) is not None}
@@ -363,7 +415,7 @@ def _shown(applier: EntryApplier, rows: _AppliedRows) -> ShownIncidents:
     """Return the latest incidents of a detector, with the times and categories that are needed for them."""
     detector = applier.detector
     incidents = detector.incidents
-    indices = set(detector.alarm_rows).union(*map(_rows_of, incidents))
+    indices = set(detector.alarm_rows).union(*map(rows_of_incident, incidents))
     codes = _codes_of(incidents)
     times = {index: time for index in sorted(indices) if (time := rows.time(index)) is not None}
     categories = {code: found for code in sorted(codes) if (found := rows.category(code)) is not None}

@@ -55,6 +55,14 @@ CREATE TABLE IF NOT EXISTS announced_events (
 CREATE TABLE IF NOT EXISTS open_incidents (
     detector INTEGER NOT NULL, kind TEXT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (detector, kind)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS latest_rows (
+    detector INTEGER NOT NULL, key TEXT NOT NULL, n_rows INTEGER NOT NULL, time REAL NOT NULL, score REAL NOT NULL,
+    surprise REAL NOT NULL, is_anomaly INTEGER NOT NULL, content BLOB NOT NULL, digest BLOB NOT NULL,
+    PRIMARY KEY (detector, key)
+);
+CREATE TABLE IF NOT EXISTS key_files (
+    detector INTEGER NOT NULL, position INTEGER NOT NULL, content BLOB NOT NULL, PRIMARY KEY (detector, position)
+);
 CREATE TABLE IF NOT EXISTS silences (
     detector INTEGER NOT NULL, number INTEGER NOT NULL, since REAL NOT NULL, opened REAL NOT NULL, closed REAL,
     PRIMARY KEY (detector, number)
@@ -64,7 +72,7 @@ _LOST_DETECTORS = """
 INSERT INTO detectors (id, name, configuration, created)
 SELECT detector, CAST(detector AS BLOB), x'', 0.0 FROM (
     SELECT detector FROM entries UNION SELECT detector FROM versions UNION SELECT detector FROM snapshots
-    UNION SELECT detector FROM answers UNION SELECT detector FROM damaged
+    UNION SELECT detector FROM answers UNION SELECT detector FROM damaged UNION SELECT detector FROM latest_rows
 ) WHERE typeof(detector) = 'integer' AND detector > 0 AND detector NOT IN (SELECT id FROM detectors)
 """
 _OPEN_INCIDENTS = """
@@ -90,6 +98,8 @@ _ORDERS = {  # for reading the rows of a damaged table, from both ends
     "announced_events": "detector",
     "open_incidents": "detector {0}, kind",
     "silences": "detector {0}, number",
+    "latest_rows": "detector {0}, key",
+    "key_files": "detector {0}, position",
 }
 
 

@@ -10,15 +10,16 @@ import math
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 from imondrian.service.changes.journal import Entry, Versions, current_versions, digest_of
 from imondrian.service.changes.replies import Reply, SavedReply
 from imondrian.service.errors import StorageError
 from imondrian.service.storage.event_table import EventTable, StoredEvent
+from imondrian.service.storage.latest_rows import LatestRowsTable
 from imondrian.service.storage.sqlite import make_private_file, open_or_rescue
 
 FILE = "imondrian.db"
@@ -48,6 +49,21 @@ class Snapshot(NamedTuple):
     history: bytes  # the latest rows
 
 
+class AttachedFile(Protocol):
+    """A file that becomes part of a backup."""
+
+    @property
+    def detector(self) -> int:
+        """The detector to which it belongs."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Its size."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield its content in pieces."""
+
+
 class Store:
     """The SQLite store; used by one thread at a time, and changed only inside a `transaction`.
 
@@ -57,6 +73,8 @@ class Store:
         Damage found when the file was opened.
     events : EventTable
         The stored events of incidents.
+    latest_rows : LatestRowsTable
+        The latest rows of the keys of detectors.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,10 +83,12 @@ class Store:
         self._path = path = folder / FILE
         with _storage_errors(path):
             self._database, self.complaints = open_or_rescue(path)
-        self.events = EventTable(self._database)
+        self.events, self.latest_rows = EventTable(self._database), LatestRowsTable(self._database)
 
-    def backup(self) -> tuple[IO[bytes], int]:
+    def backup(self, files: Sequence[AttachedFile] = ()) -> tuple[IO[bytes], int]:
         """Copy the file while other threads change it; return an open copy without a name, and its size.
+
+        The copy also contains `files`, in a table from which `attached_files` reads them.
 
         SQLite copies the pages in steps, and repeats those that a transaction of this connection has changed
         meanwhile: the copy has the state after one of the transactions. It disappears when it is closed.
@@ -80,7 +100,7 @@ class Store:
         """
         path = self._path.with_name(f"{FILE}.backup")
         with _storage_errors(path):
-            n_needed = self._path.stat().st_size + _SPARE_BYTES
+            n_needed = self._path.stat().st_size + sum(file.n_bytes for file in files) + _SPARE_BYTES
             if (n_free := shutil.disk_usage(path.parent).free) < n_needed:
                 raise StorageError(f"A backup needs {n_needed:,} bytes of disk space, but only {n_free:,} are free.")
             path.unlink(missing_ok=True)  # left over from a process that was killed
@@ -89,11 +109,30 @@ class Store:
                 copy = sqlite3.connect(path)
                 try:
                     self._database.backup(copy, pages=_PAGES_PER_STEP, sleep=_SECONDS_BETWEEN_TRIES)
+                    _attach(copy, files)
                 finally:
                     copy.close()
                 return path.open("rb"), path.stat().st_size
             finally:
                 path.unlink(missing_ok=True)
+
+    def attached_files(self) -> list[int]:
+        """Return the detectors of the files that a backup contains; none, unless it was just restored."""
+        with _storage_errors():
+            sql = "SELECT DISTINCT detector FROM key_files WHERE typeof(detector) = 'integer'"
+            return [detector for (detector,) in self._database.execute(sql)]
+
+    def attached_chunks(self, detector: int) -> Iterator[bytes]:
+        """Yield the content of an attached file in pieces."""
+        sql = "SELECT content FROM key_files WHERE detector = ? ORDER BY position"
+        with _storage_errors():
+            for (chunk,) in self._database.execute(sql, (detector,)):
+                yield bytes(chunk)
+
+    def remove_attached_files(self) -> None:
+        """Delete all attached files."""
+        self._database.execute("DELETE FROM key_files")
+        self._free_pages()
 
     def close(self) -> None:
         """Close the file."""
@@ -149,20 +188,20 @@ class Store:
     def remove_detector(self, detector: int) -> None:
         """Delete a detector and all its data."""
         self._database.execute("DELETE FROM detectors WHERE id = ?", (detector,))
-        for table in ("entries", "versions", "snapshots", "answers", "damaged"):
+        for table in ("entries", "versions", "snapshots", "answers", "damaged", "latest_rows"):
             self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
         self.events.remove_detector(detector)
         self._free_pages()
 
-    def end_detector(self, detector: int, latest: dict[str, Any] | None = None) -> list[StoredEvent]:
+    def end_detector(self, detector: int, latest: Iterable[dict[str, Any]] = ()) -> list[StoredEvent]:
         """Delete a detector and all its data; its open incidents end, and these events are returned.
 
-        Those are the incidents whose opening is stored, but not their closing. `latest` is the latest description of
-        an incident, if there is one; it is used if that incident is among them.
+        Those are the incidents whose opening is stored, but not their closing. `latest` has the latest descriptions of
+        incidents, which are used for those among them.
         """
-        found = self.events.open_incidents(detector)
+        found, current = self.events.open_incidents(detector), {each["id"]: each for each in latest}
         self.remove_detector(detector)
-        ending = [latest if latest is not None and each["id"] == latest["id"] else each for each in found]
+        ending = [current.get(each["id"], each) for each in found]
         return self.events.close_incidents(detector, ending, time.time(), "the detector was removed")
 
     # -- the journal --------------------------------------------------------------------------------------------
@@ -277,6 +316,11 @@ class Store:
             self._database.execute("DELETE FROM entries WHERE detector = ? AND number <= ?", (detector, latest[-1]))
         self._free_pages()
 
+    def remove_entries(self, detector: int, number: int) -> None:
+        """Delete the entries up to a number, which are no longer needed."""
+        self._database.execute("DELETE FROM entries WHERE detector = ? AND number <= ?", (detector, number))
+        self._free_pages()
+
     def snapshots(self, detector: int) -> Iterator[Snapshot]:
         """Yield the snapshots, latest first; a damaged one has its number and no content."""
         sql = "SELECT content, history, digest FROM snapshots WHERE detector = ? AND number = ?"
@@ -325,6 +369,15 @@ class Store:
         )
         for _ in range(min(2 * n_unused - n_pages, _MAX_FREED_PAGES)):
             self._database.execute("PRAGMA incremental_vacuum(1)")  # given more pages, Python would free only the first
+
+
+def _attach(copy: sqlite3.Connection, files: Sequence[AttachedFile]) -> None:
+    """Put files into the copy of a database."""
+    copy.execute("PRAGMA synchronous = OFF")  # the copy has no value if it is not complete
+    with copy:
+        for file in files:
+            rows = ((file.detector, position, chunk) for position, chunk in enumerate(file.chunks()))
+            copy.executemany("INSERT INTO key_files VALUES (?, ?, ?)", rows)
 
 
 def _configuration(name: str, text: Any) -> dict[str, Any]:

@@ -88,7 +88,7 @@ async def copy_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[N
     """Wait for a slot for a private copy of a detector, and reserve the memory for it, if the client still waits."""
     async with request.app.state.copy_limit.slot():
         await raise_if_disconnected(request)
-        with request.app.state.memory.reserved(handle.worker.summary.n_bytes):
+        with request.app.state.memory.reserved(handle.worker.summary.copy_bytes):
             yield
 
 

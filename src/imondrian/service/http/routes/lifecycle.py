@@ -18,6 +18,7 @@ from imondrian.service.detectors.uploads import check_model, with_service_settin
 from imondrian.service.errors import validation_message
 from imondrian.service.http import schemas
 from imondrian.service.http.bodies import object_of
+from imondrian.service.http.keyed_queries import refuse_key
 from imondrian.service.http.queries import description_of
 from imondrian.service.http.routes.common import (
     JSON,
@@ -122,6 +123,7 @@ def _validated(schema: type[Schema], settings: dict[str, Any]) -> Schema:
 
 
 _TYPE = "application/octet-stream"
+_NO_FILE = "it has no model file; GET /backup returns a copy of all detectors"
 _FILE = {_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 
 
@@ -129,6 +131,7 @@ _FILE = {_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 async def model(request: Request, name: Name) -> Response:
     """Return the detector as a model file (.imf), from which it can be restored."""
     handle = handle_of(request, name)
+    refuse_key(handle, _NO_FILE)
     async with copy_slot(request, handle):
         content = await run_in_threadpool(_file_of, handle)
     return Response(content, media_type=_TYPE, headers={"Content-Disposition": f'attachment; filename="{name}.imf"'})
@@ -150,6 +153,7 @@ async def restore(request: Request, name: Name) -> Response:
     async with create_slot(request):
         handle, is_new = await run_in_threadpool(registry.restore, name, content, request_id, memory)
         if not is_new:
+            refuse_key(handle, _NO_FILE)
             await run_in_threadpool(check_model, content, handle.configuration, registry.limits, memory)
     if is_new and request_id is None:  # with an id, `submit` returns the saved reply
         reply = reply_to(NEW_MODEL, handle.worker.summary.n_seen)

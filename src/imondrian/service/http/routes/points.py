@@ -6,10 +6,20 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from imondrian.service.changes.journal import FORGET, entry_of_points
+from imondrian.service.changes.keyed_rows import MAX_KEY_LENGTH, KeyedRows
 from imondrian.service.changes.posted_rows import PostedRows
 from imondrian.service.detectors.registry import DetectorHandle
 from imondrian.service.http import schemas
 from imondrian.service.http.bodies import rows_of
+from imondrian.service.http.keyed_queries import (
+    check_number_of_keys,
+    explanation_of_keyed_row,
+    keyed_explanations_of,
+    keyed_history_of,
+    keyed_scores_of,
+    needed_key,
+    refuse_key,
+)
 from imondrian.service.http.queries import (
     MAX_POINTS_ON_SHARED_COPY,
     explanation_of_row,
@@ -45,7 +55,9 @@ async def _change(request: Request, handle: DetectorHandle, kind: str, content: 
     return Response(reply.content, reply.status, media_type=JSON)
 
 
-async def _rows(request: Request, handle: DetectorHandle, max_points: int, *, is_change: bool = False) -> PostedRows:
+async def _rows(
+    request: Request, handle: DetectorHandle, max_points: int, *, is_change: bool = False
+) -> PostedRows | KeyedRows:
     """Return the rows of a body."""
     content_type = request.headers.get("content-type", JSON)
     parse = partial(rows_of, content_type=content_type, row_format=handle.row_format, max_points=max_points)
@@ -70,6 +82,8 @@ async def learn(request: Request, name: Name) -> Response:
     """
     handle = handle_of(request, name)
     rows = await _rows(request, handle, _max_points(request), is_change=True)
+    if isinstance(rows, KeyedRows):
+        check_number_of_keys(handle, rows, registry_of(request).limits)
     if len(rows.points) > _FEW_POINTS:
         request.state.memory.reserve(PER_SCORED_ROW * len(rows.points))  # now: a change is never refused later
     return await _change(request, handle, *entry_of_points(rows), len(rows.points))
@@ -84,15 +98,24 @@ async def learn(request: Request, name: Name) -> Response:
 async def forget(request: Request, name: Name) -> Response:
     """Forget points of the window exactly; the threshold and the drift monitor still count their scores."""
     handle = handle_of(request, name)
+    refuse_key(handle, "single points cannot be forgotten; forget a key instead (DELETE /detectors/{name}/keys/{key})")
     points = (await _rows(request, handle, _max_points(request), is_change=True)).points
     return await _change(request, handle, FORGET, points.tobytes(), len(points))
 
 
-@router.post("/scores", response_model=schemas.Scores, openapi_extra=_BODY, responses=problems(404, 413, 422, 503))
+@router.post(
+    "/scores",
+    response_model=schemas.Scores | schemas.KeyedScores,
+    openapi_extra=_BODY,
+    responses=problems(404, 413, 422, 503),
+)
 async def score(request: Request, name: Name) -> Response:
     """Score points without learning them; does not wait for points that are being learned."""
     handle = handle_of(request, name)
     rows = await _rows(request, handle, _max_points(request))
+    if isinstance(rows, KeyedRows):
+        async with copy_slot(request, handle):
+            return await json_response(partial(keyed_scores_of, handle, rows, registry_of(request).limits))
     async with (copy_slot if len(rows.points) > MAX_POINTS_ON_SHARED_COPY else read_slot)(request, handle):
         return await json_response(partial(scores_of, handle, rows))
 
@@ -109,6 +132,9 @@ async def explain(request: Request, name: Name) -> Response:
     limits = registry_of(request).limits
     max_points = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))
     rows = await _rows(request, handle, max_points)
+    if isinstance(rows, KeyedRows):
+        async with copy_slot(request, handle):
+            return await large_response(request, partial(keyed_explanations_of, handle, rows, limits))
     make = partial(explanations_of, handle, rows)
     if len(rows.points) <= MAX_POINTS_ON_SHARED_COPY:
         return await large_response(request, make, read_slot(request, handle))
@@ -118,6 +144,9 @@ async def explain(request: Request, name: Name) -> Response:
 
 _MAX_INDEX = 2**53
 _MAX_ROWS = Retention().history
+_Key = Annotated[
+    str | None, Query(max_length=MAX_KEY_LENGTH, description="With a key: the key whose rows are returned.")
+]
 
 
 @history_router.get("", response_model=schemas.History, responses=problems(404, 422, 503))
@@ -128,14 +157,23 @@ async def history(
     limit: Annotated[
         int, Query(ge=1, le=_MAX_ROWS, description="Maximum number of rows; the latest are returned.")
     ] = _MAX_ROWS,
+    key: _Key = None,
 ) -> Response:
-    """Return the latest rows and their scores."""
-    return await large_response(request, partial(history_of, handle_of(request, name), after, limit))
+    """Return the latest rows and their scores; of a detector with a key, the latest 64 rows of one key."""
+    handle, key = handle_of(request, name), needed_key(handle_of(request, name), key)
+    if key is None:
+        return await large_response(request, partial(history_of, handle, after, limit))
+    return await large_response(request, partial(keyed_history_of, registry_of(request), handle, key, after, limit))
 
 
 @history_router.get("/{index}", response_model=schemas.ExplainedRow, responses=problems(404, 422, 503))
-async def row(request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_MAX_INDEX)]) -> Response:
+async def row(
+    request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_MAX_INDEX)], key: _Key = None
+) -> Response:
     """Explain the score of one of the latest rows."""
     handle = handle_of(request, name)
+    needed_key(handle, key)
     async with copy_slot(request, handle):
+        if key is not None:
+            return await json_response(partial(explanation_of_keyed_row, registry_of(request), handle, key, index))
         return await json_response(partial(explanation_of_row, handle, index))

@@ -1,0 +1,167 @@
+"""Applies journal entries to a fleet: points with keys, keys to forget, settings.
+
+Under the same versions, applying the same entries to the same fleet gives the same result to the last bit.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from imondrian.alarms.incidents import Incident
+from imondrian.base.errors import InvalidInputError
+from imondrian.engine.jit import Array
+from imondrian.fleet.fleet import Fleet
+from imondrian.fleet.results import FleetResults
+from imondrian.service.changes.journal import POINTS_PER_LOCK, Entry, EventMark, LockFactory, points_from
+from imondrian.service.changes.keyed_rows import JournalledRows, LearnedRow, journalled_rows
+from imondrian.service.changes.settings import Changes, settings_of
+
+
+class KeyedEvent(NamedTuple):
+    """An incident of a key opened or closed while a journal entry was applied."""
+
+    entry: Entry
+    row: LearnedRow  # at which it happened
+    incident: Incident
+
+
+class _Rows(NamedTuple):
+    """The rows of several entries."""
+
+    keys: list[str]
+    points: Array
+    own_times: list[str | None]
+    entries: list[Entry]
+    ends: list[int]  # of the rows of each entry
+
+    def entry_of(self, i: int) -> Entry:
+        """Return the entry that contains row i."""
+        return self.entries[bisect_right(self.ends, i)]
+
+
+class KeyedApplier:
+    """Applies journal entries to a fleet.
+
+    Parameters
+    ----------
+    fleet : Fleet
+    features : sequence of str
+        The names of its features.
+    silence : float, optional
+        Seconds without points after which the detector is silent.
+    generation : int, default=0
+        Larger after entries were lost: part of the ids of incidents.
+
+    Attributes
+    ----------
+    stored_events : EventMark
+        The events that are stored already; set while a journal is replayed.
+    """
+
+    def __init__(
+        self, fleet: Fleet, features: Sequence[str], silence: float | None = None, generation: int = 0
+    ) -> None:
+        self.fleet, self.features = fleet, features
+        self.silence, self.generation = silence, generation
+        self.stored_events = EventMark()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The current values of the settings that can be changed."""
+        return settings_of(self.fleet, self.silence, self.features)
+
+    def learn(self, entries: list[Entry], lock: LockFactory) -> tuple[list[list[LearnedRow]], list[KeyedEvent]]:
+        """Score and learn the points of entries; the result is the same as one entry at a time.
+
+        The lock is acquired for at most `POINTS_PER_LOCK` points at a time.
+
+        Returns
+        -------
+        outcomes : list of list of LearnedRow
+            The rows of each entry.
+        events : list of KeyedEvent
+            The incidents that opened or closed.
+        """
+        rows = _rows_of(entries, len(self.features))
+        learned, events = list[LearnedRow](), list[KeyedEvent]()
+        for first in range(0, len(rows.keys), POINTS_PER_LOCK):
+            part = slice(first, first + POINTS_PER_LOCK)
+            with lock():
+                results = self.fleet.process_many(rows.keys[part], rows.points[part])
+                found = self.fleet.events
+            learned += _learned_rows(rows, first, results)
+            events += _events_of(found, rows, first, learned)
+        return [learned[start:end] for start, end in zip([0, *rows.ends], rows.ends, strict=False)], events
+
+    def forget(self, key: str) -> InvalidInputError | None:
+        """Forget a key; return the error if there is no such key."""
+        try:
+            self.fleet.forget(key)
+        except InvalidInputError as error:  # nothing has changed, and a replay produces the same error
+            return error
+        return None
+
+    def change_settings(self, entry: Entry) -> dict[str, Any]:
+        """Change settings, and return all of them."""
+        changes = Changes.from_bytes(entry.content)
+        changes.apply(self.fleet)
+        self.silence = changes.silence if changes.has_silence else self.silence
+        return self.settings
+
+
+def _rows_of(entries: list[Entry], n_features: int) -> _Rows:
+    blocks = [_checked_rows(entry, n_features) for entry in entries]
+    return _Rows(
+        [key for _, block in blocks for key in block.keys],
+        np.concatenate([points for points, _ in blocks]),
+        [time for _, block in blocks for time in block.own_times],
+        entries,
+        list(accumulate(len(block.keys) for _, block in blocks)),
+    )
+
+
+def _checked_rows(entry: Entry, n_features: int) -> tuple[Array, JournalledRows]:
+    block = journalled_rows(entry.content)
+    points = np.asarray(points_from(block.points, n_features))
+    if len(points) != len(block.keys):
+        raise InvalidInputError(f"A journal entry has {len(block.keys)} keys for {len(points)} points.")
+    return points, block
+
+
+def _learned_rows(rows: _Rows, first: int, results: FleetResults) -> Iterator[LearnedRow]:
+    """Yield the rows from `first` on that have these results."""
+    columns = zip(*(column.tolist() for column in results), strict=True)
+    for i, (score, is_anomaly, threshold, index, surprise, incident, is_borrowed) in enumerate(columns, first):
+        yield LearnedRow(
+            rows.keys[i],
+            index,
+            rows.entry_of(i).time,
+            rows.own_times[i],
+            rows.points[i].tobytes(),
+            score,
+            threshold,
+            is_anomaly,
+            surprise,
+            incident,
+            is_borrowed,
+        )
+
+
+def _events_of(found: Sequence[Any], rows: _Rows, first: int, learned: list[LearnedRow]) -> Iterator[KeyedEvent]:
+    """Yield events with their rows, which are among those from `first` on.
+
+    After a change of the rules, an incident can close at an earlier row: then its event belongs to the next row.
+    """
+    if not found:
+        return
+    positions = dict[tuple[str, int], int]()
+    first_rows = dict[str, int]()
+    for i in range(first, len(learned)):
+        positions[learned[i].key, learned[i].number] = i
+        first_rows.setdefault(learned[i].key, i)
+    for key, event in found:
+        i = positions.get((key, event.index), first_rows[key])
+        yield KeyedEvent(rows.entry_of(i), learned[i], event.incident)

@@ -1,0 +1,150 @@
+"""Rows of a detector with a key: reading them from requests, and their place in the journal."""
+
+import json
+from typing import Any, NamedTuple
+
+from imondrian.base.errors import InvalidInputError
+from imondrian.engine.jit import Array
+from imondrian.service.changes.posted_rows import PostedRows, RowFormat, RowReader, is_unicode, shown_value
+from imondrian.service.changes.row_labels import labels_from, with_labels, without_labels
+from imondrian.service.limits import Limits, Retention
+
+MAX_KEY_LENGTH = 256  # characters
+
+
+class KeyedRows(NamedTuple):
+    """The rows of a request, each with its key."""
+
+    keys: list[str]
+    rows: PostedRows
+
+    @property
+    def points(self) -> Array:
+        """The values of the features."""
+        return self.rows.points
+
+    def to_bytes(self) -> bytes:
+        """Return the rows as the content of a journal entry."""
+        keys = json.dumps(self.keys, ensure_ascii=False, separators=(",", ":")).encode()
+        return with_labels(self.rows.points.tobytes(), with_labels(keys, self.rows.labels.to_bytes()))
+
+
+class JournalledRows(NamedTuple):
+    """The rows of a journal entry, each with its key."""
+
+    points: bytes
+    keys: list[str]
+    own_times: list[str | None]
+
+
+def split_content(content: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return the points, the keys and the labels of a journal entry that `KeyedRows.to_bytes` wrote."""
+    points, others = without_labels(content)
+    return points, *without_labels(others)
+
+
+def journalled_rows(content: bytes) -> JournalledRows:
+    """Return the rows of a journal entry; raise InvalidInputError if it cannot be read."""
+    points, encoded, labels = split_content(content)
+    try:
+        keys = json.loads(encoded)
+        own_times = labels_from(labels).times_of(len(keys))
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(f"The keys of a journal entry cannot be read: {error}.") from None
+    return JournalledRows(points, keys, own_times)
+
+
+class KeyedFormat(NamedTuple):
+    """What the rows of a detector with a key must look like."""
+
+    key: str  # the name under which a record has its key; lists have the key first
+    row_format: RowFormat  # of the other values
+
+    @classmethod
+    def of(cls, configuration: dict[str, Any], limits: Limits, retention: Retention) -> "KeyedFormat":
+        """Return the format of the rows of a detector with this configuration; all rows may be shown."""
+        row_format = RowFormat.of(configuration, limits, retention)
+        return cls(configuration["key"], row_format._replace(max_labelled_rows=limits.points_per_request))
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features."""
+        return self.row_format.features
+
+    def new_reader(self) -> "KeyedRowReader":
+        """Return a reader of such rows."""
+        return KeyedRowReader(self)
+
+
+class KeyedRowReader:
+    """Converts decoded JSON rows with keys, block by block; errors name the point and the value.
+
+    Parameters
+    ----------
+    keyed_format : KeyedFormat
+        What the rows must look like.
+    """
+
+    def __init__(self, keyed_format: KeyedFormat) -> None:
+        self._format, self._reader, self._keys = keyed_format, RowReader(keyed_format.row_format), list[str]()
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows so far."""
+        return self._reader.n_rows
+
+    def add(self, rows: list[Any]) -> None:
+        """Add the next rows: all lists, or all records by name."""
+        first = self.n_rows
+        self._keys += [self._key_of(i, row) for i, row in enumerate(rows, first)]
+        self._reader.add([self._without_key(row) for row in rows])
+
+    def result(self) -> KeyedRows:
+        """Return all rows."""
+        return KeyedRows(self._keys, self._reader.result())
+
+    def _key_of(self, i: int, row: Any) -> str:
+        """Return the key of a row as text, or raise InvalidInputError."""
+        name, n_values = self._format.key, len(self._format.features) + 1
+        if isinstance(row, dict):
+            if name not in row:
+                raise InvalidInputError(f"Point {i} lacks the key {name!r}.")
+            return checked_key(row[name], f"{name!r} of point {i}")
+        if not isinstance(row, list) or len(row) != n_values:
+            raise InvalidInputError(
+                f"Point {i} must be a list of {n_values} values, the key {name!r} first, but is {shown_value(row)}."
+            )
+        return checked_key(row[0], f"{name!r} of point {i}")
+
+    def _without_key(self, row: Any) -> Any:
+        if isinstance(row, dict):
+            return {name: value for name, value in row.items() if name != self._format.key}
+        return row[1:]
+
+
+def checked_key(key: Any, what: str) -> str:
+    """Return a key as text: an integer is the same key as its digits; raise InvalidInputError if it is invalid."""
+    if type(key) is int and key.bit_length() < 64:
+        return str(key)
+    if not isinstance(key, str) or len(key) > MAX_KEY_LENGTH or not is_unicode(key):
+        raise InvalidInputError(
+            f"{what} must be text of at most {MAX_KEY_LENGTH} characters, or an integer of at most 63 bits, but is"
+            f" {shown_value(key)}."
+        )
+    return key
+
+
+class LearnedRow(NamedTuple):
+    """A row of a key with its score."""
+
+    key: str
+    number: int  # among the rows of the key, counted from 0
+    time: float  # of arrival, in seconds since 1970
+    own_time: str | None  # as posted
+    point: bytes  # the values
+    score: float
+    threshold: float
+    is_anomaly: bool
+    surprise: float
+    incident: int  # number of the incident of the key that is open after the row, or NO_INCIDENT
+    is_borrowed: bool  # whether the forest common to all keys scored it

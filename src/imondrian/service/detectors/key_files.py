@@ -1,0 +1,117 @@
+"""The files of detectors with a key: one SQLite file each, beside the database, with the states of the keys.
+
+A file is the store of a `Fleet`. It is complete whenever it exists: it is created under another name and renamed.
+"""
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from imondrian.fleet.fleet import Fleet
+from imondrian.service.storage.sqlite import make_private, make_private_file
+
+_LOG = logging.getLogger("imondrian.service")
+_NAME = re.compile(r"keys-([0-9]+)\.db(\.part)?(-spill|-journal)?")
+_CHUNK_BYTES = 2**20
+
+
+class KeyFiles:
+    """The files of all detectors with a key in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+
+    Attributes
+    ----------
+    lock : threading.Lock
+        Held while a file is written or deleted, and while all of them are copied.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.lock = folder, threading.Lock()
+
+    def path(self, detector: int) -> Path:
+        """Return the path of the file of a detector."""
+        return self._folder / f"keys-{detector}.db"
+
+    def create(self, detector: int, fleet: Fleet) -> None:
+        """Create the file of a detector from a fleet without a store, which has no keys yet."""
+        with self.lock:
+            fleet.save(self.path(detector))
+            make_private(self.path(detector))
+
+    def open_fleet(self, detector: int, max_bytes: int) -> Fleet:
+        """Open the fleet of a detector; its second file, for keys that leave memory, is private, too."""
+        path = self.path(detector)
+        fleet = Fleet.load(path, max_bytes=max_bytes)
+        make_private(path.with_name(f"{path.name}-spill"))
+        return fleet
+
+    def restore(self, detector: int, chunks: Iterable[bytes]) -> None:
+        """Create or replace the file of a detector by its copy."""
+        part = self.path(detector).with_name(f"{self.path(detector).name}.part")
+        part.unlink(missing_ok=True)
+        make_private_file(part)
+        with part.open("wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        for suffix in ("-journal", "-spill"):  # of a former file
+            self.path(detector).with_name(f"{self.path(detector).name}{suffix}").unlink(missing_ok=True)
+        part.replace(self.path(detector))
+
+    def remove(self, detector: int) -> None:
+        """Delete the file of a detector, if there is one."""
+        with self.lock:
+            self.path(detector).unlink(missing_ok=True)
+
+    def remove_others(self, detectors: Iterable[int], *, is_damaged: bool) -> None:
+        """Delete the files that belong to none of these detectors: a removal was interrupted.
+
+        If the database was damaged, the detectors may be unknown: then the files are renamed instead.
+        """
+        known = set(detectors)
+        for path in list(self._folder.glob("keys-*")):
+            match = _NAME.fullmatch(path.name)
+            if match is None or (int(match[1]) in known and match[2] is None):
+                continue  # a journal of SQLite belongs to its file: it restores the state before an interrupted save
+            with suppress(OSError):
+                path.replace(f"{path}.damaged") if is_damaged and match[2] is None else path.unlink()
+                _LOG.info("%s belongs to no detector.", path)
+
+
+class KeyFile:
+    """An open file of a detector, for copies.
+
+    Opening and closing a file would release the lock that SQLite holds on it. So it is opened before, and closed after,
+    the fleet that uses it.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        make_private(path)
+        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the content of the file in pieces."""
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        while chunk := os.read(self._descriptor, _CHUNK_BYTES):
+            yield chunk
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)

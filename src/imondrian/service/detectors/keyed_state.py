@@ -1,0 +1,264 @@
+"""The state of a detector with a key (a fleet, its incidents and latest rows), and its incremental snapshot.
+
+A snapshot is saved in three steps: the latest rows and the replies in the database; the keys that changed in the file
+of the fleet, with the number of the last entry; then the entries up to that number are deleted. After a crash between
+two steps, the file of the fleet says which entries must be replayed, and all of them are there.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple
+
+from imondrian.base.errors import DamagedFileError, InvalidInputError
+from imondrian.fleet.fleet import Fleet
+from imondrian.service.changes.journal import (
+    CUT,
+    FORGET_KEY,
+    SETTINGS,
+    WITH_POINTS,
+    AppliedEvents,
+    Entry,
+    KeyedOutcome,
+    LockFactory,
+    current_versions,
+)
+from imondrian.service.changes.keyed_applier import KeyedApplier, KeyedEvent
+from imondrian.service.changes.keyed_configuration import keyed_bytes, new_fleet
+from imondrian.service.changes.keyed_rows import LearnedRow
+from imondrian.service.changes.replies import SavedReplies
+from imondrian.service.detectors.applied_state import AppliedState, Counts, Summary, Write
+from imondrian.service.detectors.key_files import KeyFile, KeyFiles
+from imondrian.service.limits import Retention
+from imondrian.service.storage.incident_log import PendingEvent, PendingEvents
+from imondrian.service.storage.key_rows import KeyRows
+from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog
+from imondrian.service.storage.store import StoredDetector
+
+_NUMBER, _COUNTS, _VERSIONS = "number", "counts", "versions"  # in the extra values of the fleet
+_INCIDENTS, _SILENCE, _GENERATION = "incidents", "silence", "generation"
+
+
+class KeyedView(NamedTuple):
+    """What other threads read of a detector with a key."""
+
+    fleet: Fleet
+    rows: KeyRows
+    incidents: KeyedIncidentLog
+    file: KeyFile
+
+    @property
+    def last_arrival(self) -> float | None:
+        """When the latest row arrived."""
+        return None if self.rows.latest is None else self.rows.latest.time
+
+    @property
+    def latest_surprise(self) -> float | None:
+        """The surprise of the latest row."""
+        return None if self.rows.latest is None else self.rows.latest.surprise
+
+    def write_lock(self) -> AbstractContextManager[None]:
+        """Return the lock that is held for one change: the fleet has its own."""
+        return nullcontext()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedState(AppliedState):
+    """Everything about a detector with a key that changes."""
+
+    applier: KeyedApplier
+    incidents: KeyedIncidentLog
+    rows: KeyRows
+    max_bytes: int
+    file: KeyFile
+    files: KeyFiles
+
+    def apply(self, entries: list[Entry], lock: LockFactory = nullcontext) -> tuple["KeyedState", list[KeyedOutcome]]:
+        """Apply entries; return the state after them, and their outcomes.
+
+        Fleet, rows and incidents change in place.
+        """
+        outcomes, changed = list[KeyedOutcome](), list[PendingEvent]()
+        events = AppliedEvents(self.applier.stored_events)
+
+        def announce(entry: Entry, event: PendingEvent) -> None:
+            position, is_new = events.count(entry, is_opening=event.is_opening)
+            if is_new:
+                changed.append(event._replace(position=position))
+
+        for has_points, group in groupby(entries, key=lambda entry: entry.kind in WITH_POINTS):
+            if has_points:
+                outcomes += self._learn(list(group), lock, announce)
+                continue
+            for entry in group:
+                with lock():
+                    outcomes.append(self._apply_one(entry, announce))
+        following = replace(
+            self,
+            entry_number=entries[-1].number,
+            since_snapshot=self.since_snapshot.plus(entries, len(self.applier.features)),
+            counts=self.counts.plus(outcomes, events.n_opened),
+            pending=self.pending.plus(PendingEvents(0, tuple(changed))),
+        )
+        return following, outcomes
+
+    def _learn(
+        self, entries: list[Entry], lock: LockFactory, announce: Callable[[Entry, PendingEvent], None]
+    ) -> list[list[LearnedRow]]:
+        """Score and learn the points of entries, and record their rows and incidents."""
+        outcomes, events = self.applier.learn(entries, lock)
+        by_row: dict[int, list[KeyedEvent]] = {}
+        for event in events:
+            by_row.setdefault(id(event.row), []).append(event)
+        gap, has_alarms = self.applier.fleet.rules.gap, False
+        for rows in outcomes:
+            for row in rows:
+                if row.is_anomaly:
+                    has_alarms = True
+                    self.incidents.add_alarm(row, gap)
+                for event in by_row.get(id(row), ()):
+                    announce(event.entry, self.incidents.record(event))
+            self.rows.add(rows)
+        if has_alarms:
+            self.incidents.update(self.applier.fleet.incidents)
+        return outcomes
+
+    def _apply_one(self, entry: Entry, announce: Callable[[Entry, PendingEvent], None]) -> KeyedOutcome:
+        if entry.kind == SETTINGS:
+            return self.applier.change_settings(entry)
+        if entry.kind == FORGET_KEY:
+            return self._forget(entry, announce)
+        if entry.kind != CUT:
+            raise NotImplementedError(f"Unknown kind of journal entry: {entry.kind!r}.")
+        self.applier.generation = int(entry.content)
+        for event in self.incidents.renumber(self.applier.generation, entry):
+            announce(entry, event)
+        return self.applier.generation
+
+    def _forget(self, entry: Entry, announce: Callable[[Entry, PendingEvent], None]) -> int | InvalidInputError:
+        """Forget a key; return how many rows it had, or the error if there is no such key."""
+        key = json.loads(entry.content)
+        error = self.applier.forget(key)
+        if error is not None:
+            return error
+        summary = self.rows.summaries.get(key)
+        self.rows.forget(key)
+        end = self.incidents.forget(key, entry)
+        if end is not None:
+            announce(entry, end)
+        return 0 if summary is None else summary.n_rows
+
+    def summary(self) -> Summary:
+        """Return the summary figures."""
+        fleet, n_keys = self.applier.fleet, len(self.rows.summaries)
+        return Summary(
+            n_seen=fleet.n_rows,
+            threshold=math.nan,
+            is_warm=None,
+            n_bytes=keyed_bytes(self.max_bytes, n_keys),
+            n_missing=0,
+            n_drifts=0,
+            drifts=(),
+            time_counts=None,
+            copy_bytes=fleet.bytes_per_key,
+            n_keys=n_keys,
+        )
+
+    def view(self, _copy_max_age: float) -> KeyedView:
+        """Return what other threads read; the fleet can be read while it changes."""
+        return KeyedView(self.applier.fleet, self.rows, self.incidents, self.file)
+
+    def save_snapshot(self, write: Write) -> None:
+        """Save what has changed since the last snapshot."""
+        for portion in self.rows.portions():
+            write(partial(portion.write, self.id))
+        replies, oldest = self.replies.since(self.snapshot_number), self.replies.oldest
+        write(lambda store: store.add_replies(self.id, replies, oldest))
+        self._save_fleet()
+        write(lambda store: store.remove_entries(self.id, self.entry_number))
+        self.rows.clear_saved()
+
+    def _save_fleet(self) -> None:
+        fleet = self.applier.fleet
+        fleet.extra = {
+            _NUMBER: self.entry_number,
+            _COUNTS: self.counts._asdict(),
+            _VERSIONS: current_versions(),
+            _INCIDENTS: self.incidents.state(),
+            _SILENCE: self.applier.silence,
+            _GENERATION: self.applier.generation,
+        }
+        with self.files.lock:
+            fleet.save()
+
+    def close(self) -> None:
+        """Close the file of the fleet."""
+        self.applier.fleet.close()
+        self.file.close()
+
+    def delete_files(self) -> None:
+        """Delete the file of the fleet, which is closed."""
+        self.files.remove(self.id)
+
+
+def new_keyed_state(record: StoredDetector, files: KeyFiles, retention: Retention) -> KeyedState:
+    """Create the file of a new detector, and return its state."""
+    files.create(record.id, new_fleet(record.configuration | {"max_bytes": None}))
+    return stored_keyed_state(record, files, retention, KeyRows())
+
+
+def stored_keyed_state(record: StoredDetector, files: KeyFiles, retention: Retention, rows: KeyRows) -> KeyedState:
+    """Return the state of the last snapshot of a detector; keys are read when they are needed.
+
+    Raises
+    ------
+    DamagedFileError, StoreError
+        If the file of the fleet is damaged or cannot be opened.
+    """
+    file = KeyFile(files.path(record.id))
+    try:
+        fleet = files.open_fleet(record.id, record.configuration["max_bytes"])
+    except BaseException:
+        file.close()
+        raise
+    try:
+        return _restored(record, _OpenFleet(fleet, file, files), retention, rows)
+    except (ValueError, TypeError, KeyError) as error:
+        fleet.close()
+        file.close()
+        raise DamagedFileError(f"{files.path(record.id)}: the snapshot is damaged: {str(error)[:300]}") from None
+
+
+class _OpenFleet(NamedTuple):
+    """A fleet and its file."""
+
+    fleet: Fleet
+    file: KeyFile
+    files: KeyFiles
+
+
+def _restored(record: StoredDetector, opened: _OpenFleet, retention: Retention, rows: KeyRows) -> KeyedState:
+    fleet, features = opened.fleet, record.configuration["features"]
+    extra, incidents = fleet.extra, KeyedIncidentLog(record.id, record.name, features)
+    if fleet.parameters["n_features"] != len(features):
+        raise ValueError(f"its rows have {fleet.parameters['n_features']} values, not {len(features)}.")
+    if extra:
+        incidents.restore(extra[_INCIDENTS])
+    number, silence = int(extra.get(_NUMBER, 0)), extra.get(_SILENCE, record.configuration["silence"])
+    return KeyedState(
+        id=record.id,
+        applier=KeyedApplier(fleet, features, silence, int(extra.get(_GENERATION, 0))),
+        incidents=incidents,
+        replies=SavedReplies(retention.replies, retention.reply_bytes),
+        rows=rows,
+        max_bytes=record.configuration["max_bytes"],
+        file=opened.file,
+        files=opened.files,
+        entry_number=number,
+        snapshot_number=number,
+        counts=Counts.from_notes(extra.get(_COUNTS, {})),
+    )

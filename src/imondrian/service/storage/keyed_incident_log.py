@@ -1,0 +1,230 @@
+"""What is shown of the incidents of a detector with a key: their ids, and the times of their rows.
+
+All of it follows from the journal, so a replay produces the same; a snapshot contains what is needed to go on.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from imondrian.alarms.incidents import Incident, restored_incident
+from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.fleet.results import KeyIncident
+from imondrian.service.changes.journal import Entry
+from imondrian.service.changes.keyed_applier import KeyedEvent
+from imondrian.service.changes.keyed_rows import LearnedRow
+from imondrian.service.storage.incident_log import (
+    Announcement,
+    IncidentNames,
+    ListedIncident,
+    PendingEvent,
+    RowTime,
+    announcement_of,
+    ended,
+    incident_as_json,
+    rows_of_incident,
+)
+
+N_CLOSED = 256  # closed incidents that are shown; all open ones are
+_MAX_ALARMS = 256  # of a key, whose times are known; of more, the oldest that are not needed are dropped
+
+
+class KeyedIncident(NamedTuple):
+    """An incident of a key, with everything that is shown of it."""
+
+    id: str
+    key: str
+    incident: Incident
+    times: dict[int, RowTime]  # of its rows; not changed
+    ended: float | None = None  # when its key was forgotten, which ends the incident
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the incident is open."""
+        return self.incident.is_open and self.ended is None
+
+
+class KeyedIncidentLog:
+    """Gives ids to the incidents of all keys, and records the times of their rows.
+
+    One thread changes it while others read it.
+
+    Parameters
+    ----------
+    id_ : int
+        The id of the detector.
+    name : str
+        Its name.
+    features : sequence of str
+        The names of its features.
+    """
+
+    def __init__(self, id_: int, name: str, features: Sequence[str]) -> None:
+        self._id, self._name, self._features = id_, name, list(features)
+        self._open: dict[str, KeyedIncident] = {}  # by key
+        self._closed: deque[KeyedIncident] = deque(maxlen=N_CLOSED)
+        self._alarms: dict[str, dict[int, RowTime]] = {}  # times of the latest alarms of each key, by row
+        self._generation = self._n_ids = 0
+        self._lock = threading.Lock()
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def add_alarm(self, row: LearnedRow, gap: int) -> None:
+        """Record the time of an alarm; alarms more than `gap` rows apart cannot belong to one incident."""
+        alarms = self._alarms.setdefault(row.key, {})
+        if row.key not in self._open and alarms and row.number - max(alarms) > gap:
+            alarms.clear()
+        alarms[row.number] = RowTime(row.time, row.own_time)
+        if len(alarms) > _MAX_ALARMS:
+            self._drop_oldest(row.key, alarms)
+
+    def _drop_oldest(self, key: str, alarms: dict[int, RowTime]) -> None:
+        needed = rows_of_incident(self._open[key].incident) if key in self._open else set[int]()
+        for number in [each for each in sorted(alarms)[: _MAX_ALARMS // 2] if each not in needed]:
+            del alarms[number]
+
+    def record(self, event: KeyedEvent) -> PendingEvent:
+        """Record that an incident opened or closed; return what is announced."""
+        key, incident, row = event.row.key, event.incident, event.row
+        time = RowTime(row.time, row.own_time)
+        found = self._open.get(key)
+        id_ = self._next_id() if incident.is_open or found is None else found.id
+        at = incident.opened if incident.is_open else incident.closed
+        times = self._times_of(key, incident, {} if at is None else {at: time})
+        described = KeyedIncident(id_, key, incident, times)
+        with self._lock:
+            if incident.is_open:
+                self._open[key] = described
+            else:
+                self._open.pop(key, None)
+                self._closed.append(described)
+        if not incident.is_open:
+            self._alarms.pop(key, None)
+        return _pending(event.entry, described, time.time, is_opening=incident.is_open)
+
+    def update(self, incidents: Iterable[KeyIncident]) -> None:
+        """Record the current state of open incidents, after alarms that neither opened nor closed them."""
+        for key, incident in incidents:
+            found = self._open.get(str(key))
+            is_same = found is not None and found.incident.number == incident.number and incident.is_open
+            if found is not None and is_same and found.incident != incident:
+                times = self._times_of(found.key, incident, found.times)
+                with self._lock:
+                    self._open[found.key] = found._replace(incident=incident, times=times)
+
+    def forget(self, key: str, entry: Entry) -> PendingEvent | None:
+        """Forget a key; return the end of its open incident, if there is one."""
+        self._alarms.pop(key, None)
+        if key not in self._open:
+            return None
+        with self._lock:
+            forgotten = self._open.pop(key)._replace(ended=entry.time)
+            self._closed.append(forgotten)
+        return _pending(entry, forgotten, entry.time, is_opening=False)
+
+    def renumber(self, generation: int, entry: Entry) -> list[PendingEvent]:
+        """Start a new generation of ids after entries were lost; return the open incidents, which get new ids."""
+        self._generation, self._n_ids = generation, 0
+        with self._lock:
+            self._open = {key: each._replace(id=self._next_id()) for key, each in self._open.items()}
+        return [_pending(entry, each, entry.time, is_opening=True) for each in self._open.values()]
+
+    def _next_id(self) -> str:
+        """Return a new id: keys that are forgotten and come back number their incidents from 0 again."""
+        self._n_ids += 1
+        return f"{self._id}-{self._generation}-{self._n_ids - 1}"
+
+    def _times_of(self, key: str, incident: Incident, known: dict[int, RowTime]) -> dict[int, RowTime]:
+        """Return the times of the rows of an incident, as far as they are known."""
+        times = {**self._alarms.get(key, {}), **known}
+        return {index: times[index] for index in sorted(rows_of_incident(incident)) if index in times}
+
+    # -- from any thread ----------------------------------------------------------------------------------------
+
+    @property
+    def n_open(self) -> int:
+        """Number of open incidents."""
+        return len(self._open)
+
+    def has_open(self, key: str) -> bool:
+        """Return True if an incident of a key is open."""
+        return key in self._open
+
+    def listed(self) -> list[ListedIncident]:
+        """Return the open incidents and the latest closed ones."""
+        with self._lock:
+            found = [*self._closed, *self._open.values()]
+        return [self._listed_one(each) for each in found]
+
+    def _listed_one(self, each: KeyedIncident) -> ListedIncident:
+        time = each.times.get(each.incident.opened)
+        opened = 0.0 if time is None else time.time
+        return ListedIncident(each.is_open, opened, each.incident.number, lambda: self._described(each))
+
+    def _described(self, each: KeyedIncident) -> dict[str, Any]:
+        described = self._as_json(each.id, each.key, each.incident, each.times)
+        return described if each.ended is None else described | ended(described, each.ended)
+
+    def announcement(self, event: PendingEvent) -> Announcement:
+        """Return what is announced of an event."""
+        described = self._as_json(event.id, event.key or "", event.incident, dict(event.times))
+        return announcement_of(event, described)
+
+    def _as_json(self, id_: str, key: str, incident: Incident, times: dict[int, RowTime]) -> dict[str, Any]:
+        names = IncidentNames(id_, self._name, self._features)
+        return {**incident_as_json(incident, names, times.get, lambda _code: None), "key": key}
+
+    # -- snapshots ----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return what a snapshot stores, in types that JSON supports."""
+        return {
+            "generation": self._generation,
+            "n_ids": self._n_ids,
+            "open": [_stored(each) for each in self._open.values()],
+            "closed": [_stored(each) for each in self._closed],
+            "alarms": [[key, _stored_times(times)] for key, times in self._alarms.items() if times],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned; raise ValueError, TypeError or KeyError if it is damaged."""
+        self._generation, self._n_ids = int(state["generation"]), int(state["n_ids"])
+        restored = [_restored(*values) for values in state["open"]]
+        self._open = {each.key: each for each in restored}
+        self._closed.extend(_restored(*values) for values in state["closed"])
+        self._alarms = {str(key): _restored_times(times) for key, times in state["alarms"]}
+
+
+def _pending(entry: Entry, described: KeyedIncident, time: float, *, is_opening: bool) -> PendingEvent:
+    """Return an event to announce; its position among the events of the entry is set later."""
+    return PendingEvent(
+        entry.number,
+        0,
+        is_opening,
+        time,
+        described.incident,
+        0,
+        tuple(described.times.items()),
+        (),
+        described.ended,
+        described.id,
+        described.key,
+    )
+
+
+def _stored(each: KeyedIncident) -> list[Any]:
+    return [each.id, each.key, each.incident.as_json_value(), _stored_times(each.times), each.ended]
+
+
+def _restored(id_: Any, key: Any, incident: Any, times: Any, end: Any) -> KeyedIncident:
+    ended_at = None if end is None else float(end)
+    return KeyedIncident(str(id_), str(key), restored_incident(incident, MAX_SHOWN), _restored_times(times), ended_at)
+
+
+def _stored_times(times: dict[int, RowTime]) -> list[list[Any]]:
+    return [[index, *time] for index, time in times.items()]
+
+
+def _restored_times(times: Any) -> dict[int, RowTime]:
+    return {int(index): RowTime(time, own) for index, time, own in times}

@@ -1,0 +1,113 @@
+"""Incidents of a detector with a key: each is announced once, with its key and an id that is never used again."""
+
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.storage.store import FILE
+from tests.service.keyed import (
+    HOSTS,
+    OFTEN,
+    copied,
+    events_of,
+    forget,
+    incidents_shown,
+    keyed_rows,
+    learn,
+    plain_fleet,
+)
+
+N_ROWS = 1_500
+
+
+def events_of_fleet(fleet, keys, X):
+    """Return key, number, opening or closing, and row of each event of a fleet."""
+    found = []
+    for key, row in zip(keys, X, strict=True):
+        fleet.process(key, row)
+        found += [(event.key, *event.event.incident[:1], event.event.incident.is_open) for event in fleet.events]
+    return found
+
+
+@pytest.mark.parametrize("n_blocks", [1, 7, 60])
+def test_every_event_is_stored_once_with_its_key(tmp_path, n_blocks):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    for i, block in enumerate(np.array_split(np.arange(N_ROWS), n_blocks)):
+        if i % 5 == 0:
+            registry = Registry(tmp_path, retention=OFTEN)
+        learn(registry.create("hosts", HOSTS)[0], [keys[i] for i in block], X[block])
+        if i % 5 == 4 or i == n_blocks - 1:
+            registry.close()
+    registry = Registry(tmp_path)
+    events = events_of(registry)
+    found = [(each["incident"]["key"], each["incident"]["incident"], each["event"] == "opened") for each in events]
+    assert found == events_of_fleet(plain_fleet(), keys, X)
+    ids = {(each["incident"]["key"], each["incident"]["incident"], each["incident"]["id"]) for each in events}
+    assert len(ids) == len({id_ for _, _, id_ in ids}) == len({(key, number) for key, number, _ in ids})
+    assert len(ids) > 20
+    fleet = registry.get("hosts").worker.keys.fleet
+    latest = {(each.key, each.incident.number): each.incident for each in fleet.incidents}
+    for each in incidents_shown(registry):
+        incident = latest[each["key"], each["incident"]]
+        assert (each["is_open"], each["n_alarms"]) == (incident.is_open, incident.n_alarms)
+        assert (each["peak"]["index"], each["peak"]["surprise"]) == (incident.peak, incident.surprise)
+    registry.close()
+
+
+def test_an_incident_of_a_forgotten_key_ends_and_its_id_is_not_used_again(registry):
+    handle, _ = registry.create("hosts", HOSTS)
+    keys, X = keyed_rows(n_rows=300, names=["a", "b"])
+    for _ in range(2):
+        learn(handle, keys, X)
+        learn(handle, ["a"] * 3, np.full((3, 2), 1e9))
+        assert handle.worker.keys.incidents.has_open("a")
+        assert json.loads(forget(handle, "a").content)["n_points"] == keys.count("a") + 3
+        assert not handle.worker.keys.incidents.has_open("a")
+    events = events_of(registry)
+    assert events[-1]["event"] == "closed"
+    assert (events[-1]["incident"]["key"], events[-1]["incident"]["closed"]["index"]) == ("a", None)
+    opened = [each["incident"]["id"] for each in events if each["event"] == "opened"]
+    closed = [each["incident"]["id"] for each in events if each["event"] == "closed"]
+    assert len(opened) == len(set(opened))
+    assert set(closed) <= set(opened)
+
+
+def test_incidents_end_when_the_detector_is_removed(registry):
+    handle, _ = registry.create("hosts", HOSTS)
+    keys, X = keyed_rows(n_rows=600, names=["a", "b", "c"])
+    learn(handle, keys, X)
+    learn(handle, ["a", "a", "b", "b"], np.full((4, 2), 1e9))
+    n_open = handle.worker.incidents.n_open
+    assert n_open >= 2
+    registry.remove("hosts")
+    events = events_of(registry)
+    ended = [each for each in events if each["incident"]["text"] == "the detector was removed"]
+    assert len(ended) == n_open
+    assert len({each["incident"]["id"] for each in ended}) == n_open
+
+
+def test_lost_entries_start_a_new_generation_of_ids(tmp_path):
+    keys, X = keyed_rows(n_rows=600, names=["a", "b", "c"])
+    registry = Registry(tmp_path / "live")
+    handle, _ = registry.create("hosts", HOSTS)
+    learn(handle, keys, X)
+    learn(handle, ["a", "a"], np.full((2, 2), 1e9))
+    learn(handle, ["b", "b"], np.full((2, 2), 1e9))
+    before = {each["id"] for each in incidents_shown(registry)}
+    folder = copied(registry, tmp_path)
+    registry.close()
+    database = sqlite3.connect(folder / FILE)
+    with database:
+        database.execute("UPDATE entries SET content = x'00' WHERE number = 3")
+    database.close()
+    registry = Registry(folder)
+    assert len(registry.damage_reports) == 1
+    handle = registry.get("hosts")
+    assert handle.worker.summary.n_seen == 602
+    still_open = [each for each in incidents_shown(registry) if each["is_open"]]
+    assert "a" in {each["key"] for each in still_open}
+    assert before.isdisjoint(each["id"] for each in still_open)
+    registry.close()

@@ -1,0 +1,499 @@
+"""A detector with a key gives the results of a fleet, however posts are cut and however the service ended."""
+
+import shutil
+import sqlite3
+import stat
+
+import numpy as np
+import pytest
+
+from imondrian import StreamDetector
+from imondrian.base.errors import InvalidInputError
+from imondrian.fleet.fleet import Fleet
+from imondrian.service.detectors.keyed_state import KeyedState
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
+from imondrian.service.http.keyed_queries import check_number_of_keys
+from imondrian.service.limits import Limits
+from imondrian.service.storage.store import FILE
+from tests.service.keyed import (
+    HOSTS,
+    NAMES,
+    OFTEN,
+    SIZE,
+    blocks,
+    change,
+    copied,
+    expected,
+    forget,
+    incidents_shown,
+    keyed_rows,
+    learn,
+    parsed,
+    plain_fleet,
+    points_of,
+    rows_shown,
+)
+from tests.service.serving import wait_until
+
+N_ROWS = 1_500
+
+
+@pytest.fixture(params=["once", "rows", "blocks"])
+def cuts(request):
+    """Return where a stream is cut into posts."""
+    rng = np.random.default_rng(1)
+    return {"once": [], "rows": range(1, N_ROWS), "blocks": sorted(rng.integers(N_ROWS, size=20))}[request.param]
+
+
+# -- results ----------------------------------------------------------------------------------------------------
+
+
+def test_results_equal_those_of_a_fleet_however_posts_are_cut(tmp_path, cuts):
+    registry = Registry(tmp_path, retention=OFTEN)
+    handle, _ = registry.create("hosts", HOSTS)
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    found = [row for block in blocks(cuts, N_ROWS) for row in learn(handle, [keys[i] for i in block], X[block])]
+    fleet = plain_fleet()
+    assert found == expected(fleet, keys, X)
+    assert handle.worker.counts.n_points == handle.worker.summary.n_seen == N_ROWS
+    assert handle.worker.counts.n_anomalies == sum(row["is_anomaly"] for row in found) > 0
+    registry.close()
+
+
+def test_warm_keys_have_the_results_of_single_detectors(registry):
+    handle, _ = registry.create("hosts", HOSTS)
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    found, fleet = learn(handle, keys, X), plain_fleet()
+    for name in NAMES:
+        positions = [i for i, key in enumerate(keys) if key == name]
+        single = StreamDetector(2, **SIZE, missing="raise", seed=fleet.seed_of(name)).process_many(X[positions])
+        warm = [(row["anomaly_score"], row["index"]) for i in positions if not (row := found[i])["is_borrowed"]]
+        assert len(warm) > 50
+        assert warm == [(single.score[index], index) for _, index in warm]
+
+
+def test_records_have_their_keys_by_name_and_integers_are_texts(registry):
+    handle, _ = registry.create("hosts", HOSTS)
+    listed = parsed(handle, [["7", 1.0, 2.0], [7, 1.5, 2.5]])
+    named = parsed(handle, [{"host": 7, "load": 1.0, "memory": 2.0}, {"memory": 2.5, "host": "7", "load": 1.5}])
+    assert listed.keys == named.keys == ["7", "7"]
+    assert listed.points.tolist() == named.points.tolist() == [[1.0, 2.0], [1.5, 2.5]]
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        ([1.0, 2.0], "Point 0 must be a list of 3 values, the key 'host' first, but is [1.0, 2.0]."),
+        (3, "Point 0 must be a JSON list or object"),
+        ([True, 1.0, 2.0], "'host' of point 0 must be text of at most 256 characters, or an integer of at most 63"),
+        ([1.5, 1.0, 2.0], "but is 1.5."),
+        ([None, 1.0, 2.0], "but is null."),
+        ([2**63, 1.0, 2.0], "or an integer of at most 63 bits, but is 9223372036854775808."),
+        (["x" * 257, 1.0, 2.0], "'host' of point 0 must be text of at most 256 characters"),
+        (["\ud800", 1.0, 2.0], "'host' of point 0 must be text"),
+        (["a", 1.0, None], "'memory' of point 0 must be a number, but is null."),
+        (["a", "x", 2.0], "'load' of point 0 must be a number, but is \"x\"."),
+        ({"load": 1.0, "memory": 2.0}, "Point 0 lacks the key 'host'."),
+        ({"host": "a", "load": 1.0}, "Point 0 lacks the feature 'memory'."),
+        ({"host": "a", "load": 1.0, "memory": 2.0, "disk": 3.0}, "Point 0 has an unknown feature 'disk'."),
+    ],
+)
+def test_wrong_points_are_refused_with_a_message(shared_registry, point, message):
+    handle, _ = shared_registry.create("hosts", HOSTS)
+    with pytest.raises(InvalidInputError) as error:
+        parsed(handle, [point])
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"key": "load"}, "key must not be the name of a feature, but is 'load'."),
+        ({"key": "time"}, "key must not be the name of the time of a point, but is 'time'."),
+        ({"key": ""}, "key must be a name of printable characters, but is ''."),
+        ({"key": 3}, "key must be a name of printable characters, but is 3."),
+        ({"preset": "series"}, "preset must not be 'series' with a key"),
+        ({"categorical": ["load"]}, "categorical must be [] with a key, but is ['load']."),
+        ({"missing": "median"}, "missing must be 'raise' with a key, but is 'median'."),
+        ({"shingle": 2}, "shingle must be 1 with a key, but is 2."),
+        ({"learn_anomalies": False}, "learn_anomalies must be True with a key, but is False."),
+        ({"max_bytes": 1000}, "max_bytes must be between "),
+        ({"max_bytes": 2**40}, "max_bytes must be between "),
+        ({"key": None, "max_bytes": 10**8}, "max_bytes is the memory of keys: it needs the setting key."),
+    ],
+)
+def test_wrong_configurations_are_refused_with_a_message(shared_registry, settings, message):
+    with pytest.raises(InvalidInputError) as error:
+        shared_registry.create("hosts", {**HOSTS, **settings})
+    assert message in str(error.value)
+    assert shared_registry.all() == []
+
+
+def test_a_repeated_creation_returns_the_same_detector(registry):
+    handle, is_new = registry.create("hosts", HOSTS)
+    assert is_new
+    assert registry.create("hosts", HOSTS) == (handle, False)
+    assert registry.create("hosts", {**HOSTS, "missing": "raise", "max_bytes": 256 * 2**20}) == (handle, False)
+    change(handle, threshold=0.001)
+    assert registry.create("hosts", HOSTS) == (handle, False)
+    for other in ({"key": "machine"}, {"key": None}, {"window": 32}, {"max_bytes": 10**8}):
+        with pytest.raises(ConflictError, match="another configuration"):
+            registry.create("hosts", {**HOSTS, **other})
+
+
+def test_the_memory_of_keys_counts(tmp_path):
+    registry = Registry(tmp_path, Limits(total_bytes=300 * 2**20))
+    registry.create("hosts", HOSTS)
+    with pytest.raises(ConflictError, match=r"would need 536870912 bytes, but at most 314572800 are allowed \(imond"):
+        registry.create("others", HOSTS)
+    registry.create("others", {**HOSTS, "max_bytes": 2**20})
+    registry.close()
+
+
+# -- restarts ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_restarts_change_nothing(tmp_path, is_killed):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    fleet, folder, found = plain_fleet(), tmp_path / "data", []
+    never_stopped = Registry(tmp_path / "other")
+    other, _ = never_stopped.create("hosts", HOSTS)
+    for block in blocks(range(70, N_ROWS, 190), N_ROWS):
+        registry = Registry(folder, retention=OFTEN)
+        handle, _ = registry.create("hosts", HOSTS)
+        for part in np.array_split(block, 7):
+            some = [keys[i] for i in part]
+            found += learn(handle, some, X[part])
+            assert found[-len(part) :] == learn(other, some, X[part])
+        if is_killed:
+            shutil.move(copied(registry, tmp_path), tmp_path / "next")
+        registry.close()
+        if is_killed:
+            shutil.rmtree(folder)
+            (tmp_path / "next").rename(folder)
+    assert found == expected(fleet, keys, X)
+    registry = Registry(folder)
+    assert registry.damage_reports == []
+    assert without_times(rows_shown(registry)) == without_times(rows_shown(never_stopped))
+    assert without_arrival(incidents_shown(registry)) == without_arrival(incidents_shown(never_stopped))
+    assert registry.get("hosts").worker.counts == other.worker.counts
+    assert registry.get("hosts").worker.summary == other.worker.summary
+    registry.close()
+    never_stopped.close()
+
+
+def without_times(rows):
+    return {key: [row._replace(time=0.0) for row in found] for key, found in rows.items()}
+
+
+def without_arrival(incidents):
+    rows = ("first", "last", "opened", "closed", "peak")
+    assert all(each[name]["time"] > 0.0 for each in incidents for name in rows if each[name] is not None)
+    return [{**each, **{name: each[name] and {**each[name], "time": None} for name in rows}} for each in incidents]
+
+
+@pytest.mark.parametrize("step", ["rows", "replies", "fleet", "entries"])
+def test_a_snapshot_can_be_interrupted_after_every_step(tmp_path, monkeypatch, step):
+    keys, X = keyed_rows(n_rows=600)
+    registry = Registry(tmp_path / "live")
+    handle, _ = registry.create("hosts", HOSTS)
+    half = expected(fleet := plain_fleet(), keys[:300], X[:300])
+    for first in range(0, 300, 10):
+        learn(handle, keys[first : first + 10], X[first : first + 10], f"id-{first}")
+    forget(handle, "web-1")
+    fleet.forget("web-1")
+    half += expected(fleet, keys[300:], X[300:])
+    for first in range(300, 600, 10):
+        learn(handle, keys[first : first + 10], X[first : first + 10], f"id-{first}")
+    shown, incidents = rows_shown(registry), incidents_shown(registry)
+    n_writes = {"rows": 2, "replies": 3, "fleet": 3, "entries": 4}[step]
+
+    def interrupted(state, write):
+        """Copy the folder after a step of the snapshot."""
+        count = 0
+
+        def counted(operation):
+            nonlocal count
+            count += 1
+            write(operation)
+            if count == n_writes and step != "fleet":
+                copied(registry, tmp_path)
+
+        if step == "fleet":
+            save = Fleet.save
+            monkeypatch.setattr(Fleet, "save", lambda fleet: [save(fleet), copied(registry, tmp_path)])
+        original(state, counted)
+        monkeypatch.undo()
+
+    original = KeyedState.save_snapshot
+    monkeypatch.setattr(KeyedState, "save_snapshot", interrupted)
+    registry.close()
+    restarted = Registry(tmp_path / "killed")
+    handle = restarted.get("hosts")
+    assert restarted.damage_reports == []
+    assert rows_shown(restarted) == shown
+    assert incidents_shown(restarted) == incidents
+    for first in range(0, 600, 10):  # repeated requests: nothing is learned again
+        assert learn(handle, keys[first : first + 10], X[first : first + 10], f"id-{first}") == half[first : first + 10]
+    assert learn(handle, keys, X) == expected(fleet, keys, X)
+    restarted.close()
+
+
+def test_keys_beyond_the_memory_move_to_the_disk_and_come_back(tmp_path):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    max_bytes = 3 * plain_fleet().bytes_per_key  # of ten keys
+    fleet, found = plain_fleet(), []
+    for part in np.array_split(np.arange(N_ROWS), 5):
+        registry = Registry(tmp_path, retention=OFTEN)
+        handle, _ = registry.create("hosts", {**HOSTS, "max_bytes": max_bytes})
+        for some in np.array_split(part, 4):
+            found += learn(handle, [keys[i] for i in some], X[some])
+        assert handle.worker.keys.fleet.n_bytes <= max_bytes
+        assert len(handle.worker.keys.fleet) == handle.worker.summary.n_keys == len(NAMES)
+        registry.close()
+    assert found == expected(fleet, keys, X)
+
+
+def test_an_interrupted_save_of_the_keys_is_undone(tmp_path):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    registry, fleet = Registry(tmp_path / "live"), plain_fleet()
+    learn(registry.create("hosts", HOSTS)[0], keys[:600], X[:600])
+    expected(fleet, keys[:600], X[:600])
+    registry.close()
+    path = tmp_path / "live" / "keys-1.db"
+    intact = path.read_bytes()
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("PRAGMA cache_size = 1")  # pages are written before the end of the transaction
+    database.execute("BEGIN IMMEDIATE")
+    database.execute("UPDATE saved SET state = zeroblob(length(state))")
+    shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    database.execute("ROLLBACK")
+    database.close()
+    killed = tmp_path / "killed" / "keys-1.db"
+    assert killed.with_name("keys-1.db-journal").exists()
+    assert killed.read_bytes() != intact
+    registry = Registry(tmp_path / "killed")
+    assert learn(registry.get("hosts"), keys[600:], X[600:]) == expected(fleet, keys[600:], X[600:])
+    registry.close()
+
+
+def test_a_start_reads_no_key(tmp_path, monkeypatch):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    registry = Registry(tmp_path)
+    learn(registry.create("hosts", HOSTS)[0], keys, X)
+    registry.close()
+    monkeypatch.setattr("imondrian.fleet.key_store.KeyStore.read", lambda *_: pytest.fail("a key was read"))
+    registry = Registry(tmp_path)
+    assert registry.get("hosts").worker.summary.n_keys == len(NAMES)
+    assert registry.get("hosts").worker.keys.fleet.n_bytes == 0
+    registry.close()
+
+
+def test_settings_can_be_changed_and_survive(tmp_path):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    registry, fleet = Registry(tmp_path), plain_fleet()
+    handle, _ = registry.create("hosts", HOSTS)
+    assert learn(handle, keys[:700], X[:700]) == expected(fleet, keys[:700], X[:700])
+    assert change(handle, threshold=0.1, gap=3, side={"load": "high"}, silence="10m").status == 200
+    fleet.threshold, fleet.rules = 0.1, {"gap": 3, "side": {0: "high"}}
+    assert learn(handle, keys[700:1000], X[700:1000]) == expected(fleet, keys[700:1000], X[700:1000])
+    configuration = handle.configuration
+    registry.close()
+    registry = Registry(tmp_path)
+    handle = registry.get("hosts")
+    assert handle.configuration == configuration
+    assert (configuration["threshold"], configuration["silence"]) == (0.1, 600.0)
+    assert learn(handle, keys[1000:], X[1000:]) == expected(fleet, keys[1000:], X[1000:])
+    registry.close()
+
+
+# -- forgetting, removing, damage -------------------------------------------------------------------------------
+
+
+def test_a_forgotten_key_starts_again(tmp_path):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    registry, fleet = Registry(tmp_path), plain_fleet()
+    handle, _ = registry.create("hosts", HOSTS)
+    assert learn(handle, keys[:700], X[:700]) == expected(fleet, keys[:700], X[:700])
+    assert forget(handle, "a/b/../c").status == 200
+    assert "a/b/../c" not in rows_shown(registry)
+    fleet.forget("a/b/../c")
+    reply = forget(handle, "a/b/../c")
+    assert (reply.status, reply.content) == (404, b'{"detail": "There is no key \'a/b/../c\'."}')
+    registry.close()
+    registry = Registry(tmp_path)
+    handle = registry.get("hosts")
+    assert "a/b/../c" not in rows_shown(registry)
+    assert learn(handle, keys[700:], X[700:]) == expected(fleet, keys[700:], X[700:])
+    shown = [row.number for row in rows_shown(registry)["a/b/../c"]]
+    n_rows = keys[700:].count("a/b/../c")
+    assert shown == list(range(max(n_rows - 64, 0), n_rows))
+    registry.close()
+
+
+def test_the_latest_64_rows_of_each_key_are_shown(tmp_path):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    registry = Registry(tmp_path, retention=OFTEN)
+    handle, _ = registry.create("hosts", HOSTS)
+    found = [
+        row
+        for block in np.array_split(np.arange(N_ROWS), 40)
+        for row in learn(handle, [keys[i] for i in block], X[block])
+    ]
+    for key, rows in rows_shown(registry).items():
+        positions = [i for i, other in enumerate(keys) if other == key][-64:]
+        assert [row.number for row in rows] == [found[i]["index"] for i in positions]
+        assert [np.frombuffer(row.point).tolist() for row in rows] == X[positions].tolist()
+        assert [row.score for row in rows] == [found[i]["anomaly_score"] for i in positions]
+        assert [row.is_borrowed for row in rows] == [found[i]["is_borrowed"] for i in positions]
+    registry.close()
+
+
+def test_removal_deletes_the_file_also_after_a_crash(tmp_path):
+    registry = Registry(tmp_path / "live")
+    handle, _ = registry.create("hosts", HOSTS)
+    learn(handle, *keyed_rows(n_rows=100))
+    path = tmp_path / "live" / "keys-1.db"
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(path.with_name("keys-1.db-spill").stat().st_mode) == 0o600
+    folder = copied(registry, tmp_path)
+    registry.remove("hosts")
+    assert handle.worker.wait_for_end(10)
+    assert not list(path.parent.glob("keys-*"))
+    with pytest.raises(RemovedError):
+        handle.worker.submit("points", b"", 0)
+    shutil.copy(folder / "keys-1.db", path)  # the crash came before the deletion of the file
+    registry.close()
+    registry = Registry(tmp_path / "live")
+    assert not list(path.parent.glob("keys-*"))
+    registry.create("hosts", HOSTS)
+    assert (path.parent / "keys-2.db").exists()  # an id is not used again
+    registry.close()
+
+
+@pytest.mark.parametrize("damage", ["zeros", "text", "missing", "no fleet"])
+def test_a_damaged_file_sets_only_its_detector_aside(tmp_path, damage):
+    registry = Registry(tmp_path)
+    for name in ("hosts", "others"):
+        learn(registry.create(name, HOSTS)[0], *keyed_rows(n_rows=200))
+    registry.close()
+    path = tmp_path / "keys-1.db"
+    intact = path.read_bytes()
+    path.unlink()
+    if damage == "zeros":
+        path.write_bytes(intact[:5_000] + b"\0" * (len(intact) - 5_000))
+    elif damage == "text":
+        path.write_bytes(b"no database")
+    elif damage == "no fleet":
+        sqlite3.connect(path).execute("CREATE TABLE other (x)").connection.close()
+    registry = Registry(tmp_path)
+    with pytest.raises(NotRecoveredError, match="could not be recovered when the service started"):
+        registry.get("hosts")
+    assert learn(registry.get("others"), ["a"], np.zeros((1, 2)))[0]["index"] == 0
+    registry.close()
+    path.write_bytes(intact)
+    registry = Registry(tmp_path)
+    assert learn(registry.get("hosts"), ["web-1"], np.zeros((1, 2)))[0]["index"] > 0
+    registry.close()
+    path.write_bytes(b"no database")
+    registry = Registry(tmp_path)
+    registry.remove("hosts")
+    wait_until(lambda: not path.exists())
+    registry.close()
+
+
+def test_a_damaged_key_fails_its_detector_only(tmp_path):
+    keys, X = keyed_rows(n_rows=600)
+    registry = Registry(tmp_path)
+    learn(registry.create("hosts", HOSTS)[0], keys, X)
+    registry.close()
+    database = sqlite3.connect(tmp_path / "keys-1.db")
+    with database:
+        database.execute("UPDATE saved SET state = zeroblob(1000) WHERE key = ?", (b"tweb-1",))
+    database.close()
+    registry = Registry(tmp_path)
+    handle = registry.get("hosts")
+    assert learn(handle, ["web-2"], np.zeros((1, 2)))[0]["index"] > 0
+    with pytest.raises(Exception, match="The detector has failed"):
+        learn(handle, ["web-1"], np.zeros((1, 2)))
+    registry.close()
+    registry = Registry(tmp_path)
+    with pytest.raises(NotRecoveredError, match="The stored state of the key 'web-1' is damaged"):
+        registry.get("hosts")
+    registry.close()
+
+
+def test_damaged_rows_are_not_shown(tmp_path):
+    registry = Registry(tmp_path)
+    learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=600))
+    registry.close()
+    database = sqlite3.connect(tmp_path / FILE)
+    with database:
+        database.execute("UPDATE latest_rows SET content = zeroblob(9) WHERE key = 'web-1'")
+        database.execute("UPDATE latest_rows SET time = 'x' WHERE key = 'web-2'")
+    database.close()
+    registry = Registry(tmp_path)
+    shown = rows_shown(registry)
+    assert shown["web-1"] == []
+    assert "web-2" not in shown
+    assert len(shown["7"]) > 30
+    registry.close()
+
+
+def test_too_many_keys_are_refused(tmp_path):
+    limits = Limits(keys=3)
+    registry = Registry(tmp_path, limits)
+    handle, _ = registry.create("hosts", HOSTS)
+    learn(handle, ["a", "b"], np.zeros((2, 2)))
+    check_number_of_keys(handle, parsed(handle, points_of(["a", "c"], np.zeros((2, 2)))), limits)
+    with pytest.raises(InvalidInputError, match="has 2 keys, and the request has 2 others, but at most 3 keys"):
+        check_number_of_keys(handle, parsed(handle, points_of(["a", "c", "d", "c"], np.zeros((4, 2)))), limits)
+    registry.close()
+
+
+# -- backups ----------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_has_the_keys_at_one_moment(tmp_path):
+    keys, X = keyed_rows(n_rows=N_ROWS)
+    registry, fleet = Registry(tmp_path / "live", retention=OFTEN), plain_fleet()
+    handle, _ = registry.create("hosts", {**HOSTS, "max_bytes": 3 * fleet.bytes_per_key})
+    registry.create("single", {"features": ["x"]})
+    for part in np.array_split(np.arange(1_000), 9):
+        learn(handle, [keys[i] for i in part], X[part])
+    expected(fleet, keys[:1_000], X[:1_000])
+    content, n_bytes = registry.backup()
+    shown, incidents = rows_shown(registry), incidents_shown(registry)
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    with content:
+        (folder / FILE).write_bytes(content.read())
+    assert (folder / FILE).stat().st_size == n_bytes
+    learn(handle, keys, X)  # not part of the copy
+    registry.close()
+    restored = Registry(folder)
+    assert restored.damage_reports == []
+    assert rows_shown(restored) == shown
+    assert incidents_shown(restored) == incidents
+    handle = restored.get("hosts")
+    assert learn(handle, keys[1_000:], X[1_000:]) == expected(fleet, keys[1_000:], X[1_000:])
+    assert stat.S_IMODE((folder / "keys-1.db").stat().st_mode) == 0o600
+    assert restored.writer.write(lambda store: store.attached_files()) == []
+    restored.close()
+
+
+def test_a_backup_has_the_files_of_detectors_that_are_set_aside(tmp_path):
+    registry = Registry(tmp_path / "live")
+    learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=100))
+    registry.close()
+    path = tmp_path / "live" / "keys-1.db"
+    path.write_bytes(b"no database")
+    registry = Registry(tmp_path / "live")
+    content, _ = registry.backup()
+    (tmp_path / "restored").mkdir()
+    with content:
+        (tmp_path / "restored" / FILE).write_bytes(content.read())
+    registry.close()
+    Registry(tmp_path / "restored").close()
+    assert (tmp_path / "restored" / "keys-1.db").read_bytes() == b"no database"
