@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from imondrian.alarms.incidents import Incident, restored_incident
-from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.engine.nodes import MAX_COUNT
 from imondrian.fleet.results import KeyIncident
 from imondrian.service.changes.journal import Entry
 from imondrian.service.changes.keyed_applier import KeyedEvent
@@ -219,7 +219,7 @@ def _stored(each: KeyedIncident) -> list[Any]:
 
 def _restored(id_: Any, key: Any, incident: Any, times: Any, end: Any) -> KeyedIncident:
     ended_at = None if end is None else float(end)
-    return KeyedIncident(str(id_), str(key), restored_incident(incident, MAX_SHOWN), _restored_times(times), ended_at)
+    return KeyedIncident(str(id_), str(key), restored_incident(incident, MAX_COUNT), _restored_times(times), ended_at)
 
 
 def _stored_times(times: dict[int, RowTime]) -> list[list[Any]]:
