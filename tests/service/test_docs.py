@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from imondrian.service.changes.keyed_rows import MAX_KEY_LENGTH
 from imondrian.service.limits import KIB, MIB, ConnectionLimits, Limits, Retention
 
 DOCUMENT = Path(__file__).parents[2].joinpath("docs", "service.md").read_text()
@@ -73,9 +74,10 @@ def test_documented_limits_match_the_code():
         f"| category | {limits.category_length} characters |",
         f"at most {retention.history_values:,} values, and {retention.history_label_bytes // MIB} MiB of categories",
         (
-            f"| detectors | {limits.detectors}, of {limits.detector_bytes // MIB} MiB each,"
-            f" {limits.total_bytes // 2**30} GiB together |"
+            f"| detectors | {limits.detectors:,}, of {limits.detector_bytes // MIB} MiB each,"
+            f" {limits.total_bytes // 2**30} GiB together (`--max-memory`"
         ),
+        f"| keys | {limits.keys:,} of a detector, of {MAX_KEY_LENGTH} characters; {limits.keys_per_read:,} in a ",
         f"| memory for requests | {limits.memory_bytes // 2**30} GiB together",
         f"| {limits.parsed_at_once}; {limits.copies_at_once} ({limits.waiting_for_slot} more of each may wait",
         f"| connections | {connection_limits.connections:,} |",

@@ -208,7 +208,7 @@ class KeyedState(AppliedState):
 def new_keyed_state(record: StoredDetector, files: KeyFiles, retention: Retention) -> KeyedState:
     """Create the file of a new detector, and return its state."""
     files.create(record.id, new_fleet(record.configuration | {"max_bytes": None}))
-    return stored_keyed_state(record, files, retention, KeyRows())
+    return stored_keyed_state(record, files, retention, KeyRows(len(record.configuration["features"])))
 
 
 def stored_keyed_state(record: StoredDetector, files: KeyFiles, retention: Retention, rows: KeyRows) -> KeyedState:

@@ -143,7 +143,7 @@ def _last_keyed_snapshot(folder: Folder, record: StoredDetector, _complaints: li
     """Return the state of the last snapshot of a detector with a key, or of a new one if there is no file yet."""
     store, path = folder.store, folder.files.path(record.id)
     if path.exists():
-        rows = KeyRows(store.latest_rows.summaries(record.id))
+        rows = KeyRows(len(record.configuration["features"]), store.latest_rows.summaries(record.id))
         return stored_keyed_state(record, folder.files, folder.retention, rows)
     if store.last_number(record.id) and store.first_number(record.id) != 1:
         raise StorageError(f"The file {path} with the keys of the detector is missing.")

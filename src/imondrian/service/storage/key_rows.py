@@ -30,6 +30,13 @@ class RowPortion(NamedTuple):
 class KeyRows:
     """The keys of a detector and their latest rows; one thread changes it while others read it.
 
+    Parameters
+    ----------
+    n_features : int
+        Number of values in a row.
+    summaries : iterable, optional
+        The keys of the last snapshot, with their figures.
+
     Attributes
     ----------
     summaries : dict
@@ -38,7 +45,8 @@ class KeyRows:
         The figures of the key that had the latest row.
     """
 
-    def __init__(self, summaries: Iterable[tuple[str, KeySummary]] = ()) -> None:
+    def __init__(self, n_features: int, summaries: Iterable[tuple[str, KeySummary]] = ()) -> None:
+        self._n_features = n_features
         self.summaries: dict[str, KeySummary] = dict(summaries)
         self.latest = max(self.summaries.values(), key=lambda summary: summary.time, default=None)
         self._recent: dict[str, deque[LearnedRow]] = {}  # since the last snapshot
@@ -64,7 +72,7 @@ class KeyRows:
         """Return the latest rows of a key, oldest first; to be called in the thread of the writer."""
         recent = list(self._recent.get(key, deque[LearnedRow]()).copy())
         is_forgotten = key in self._forgotten
-        return merged([] if is_forgotten else store.latest_rows.rows(detector, key), recent)
+        return merged([] if is_forgotten else store.latest_rows.rows(detector, key, self._n_features), recent)
 
     def portions(self) -> Iterable[RowPortion]:
         """Yield what has changed since the last snapshot, in portions for one transaction each."""

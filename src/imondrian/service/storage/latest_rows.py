@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from imondrian.service.changes.keyed_rows import LearnedRow
 from imondrian.service.changes.row_labels import with_labels, without_labels
 
 N_ROWS_KEPT = 64  # of each key
+_HEAD = struct.Struct("<8d")
 _FIELDS = ("number", "time", "score", "threshold", "is_anomaly", "surprise", "incident", "is_borrowed")
 
 
@@ -44,22 +46,25 @@ class LatestRowsTable:
                 n_rows, time, score, surprise, is_anomaly = values
                 yield key, KeySummary(n_rows, time, score, surprise, bool(is_anomaly))
 
-    def rows(self, detector: int, key: str) -> list[LearnedRow]:
-        """Return the latest rows of a key, oldest first; none if there are none, or they are damaged."""
-        sql = "SELECT content, digest FROM latest_rows WHERE detector = ? AND key = ?"
-        found = self._database.execute(sql, (detector, key)).fetchone()
-        if found is None or not isinstance(found[0], bytes) or found[1] != digest_of(detector, key, found[0]):
-            return []
-        return _rows_from(key, found[0])
+    def rows(self, detector: int, key: str, n_values: int) -> list[LearnedRow]:
+        """Return the latest rows of a key, of so many values; none if there are none, or they are damaged."""
+        content = self._content(detector, key)
+        return _rows_from(key, content, n_values) if content else []
 
     def add(self, detector: int, rows: Iterable[tuple[str, list[LearnedRow]]]) -> None:
         """Add the next rows of keys, of which there is at least one per key; only the latest are kept."""
         for key, later in rows:
-            latest = merged(self.rows(detector, key) if len(later) < N_ROWS_KEPT else [], later)
-            content = _as_bytes(latest)
-            values = (detector, key, *KeySummary.of(latest[-1]), content, digest_of(detector, key, content))
-            marks = ", ".join("?" * len(values))
-            self._database.execute(f"INSERT OR REPLACE INTO latest_rows VALUES ({marks})", values)  # noqa: S608
+            earlier = self._content(detector, key) if len(later) < N_ROWS_KEPT else b""
+            content = _joined(earlier, later)
+            values = (detector, key, *KeySummary.of(later[-1]), content, digest_of(detector, key, content))
+            self._database.execute("INSERT OR REPLACE INTO latest_rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def _content(self, detector: int, key: str) -> bytes:
+        """Return the stored rows of a key as bytes; empty if there are none, or they are damaged."""
+        sql = "SELECT content, digest FROM latest_rows WHERE detector = ? AND key = ?"
+        content, digest = self._database.execute(sql, (detector, key)).fetchone() or (b"", b"")
+        is_valid = isinstance(content, bytes) and digest == digest_of(detector, key, content)
+        return content if is_valid else b""
 
     def remove(self, detector: int, keys: Iterable[str]) -> None:
         """Delete the rows of keys."""
@@ -73,28 +78,40 @@ def merged(earlier: list[LearnedRow], later: list[LearnedRow]) -> list[LearnedRo
     return [*(row for row in earlier if first is None or row.number < first), *later][-N_ROWS_KEPT:]
 
 
-def _as_bytes(rows: list[LearnedRow]) -> bytes:
-    table = np.array([[getattr(row, name) for name in _FIELDS] for row in rows], "<f8")
-    lines = b"".join(line.tobytes() + row.point for line, row in zip(table, rows, strict=True))
-    has_times = any(row.own_time is not None for row in rows)
-    own_times = json.dumps([len(rows), [row.own_time for row in rows] if has_times else []], ensure_ascii=False)
-    return with_labels(lines, own_times.encode())
+def _joined(content: bytes, later: list[LearnedRow]) -> bytes:
+    """Return stored rows and later ones as bytes, like `merged`, without decoding the stored ones."""
+    lines = b"".join(map(_line, later))
+    earlier, own_times = _split(content) if content else (b"", [])
+    width, n_kept = len(lines) // len(later), max(N_ROWS_KEPT - len(later), 0)
+    numbers = np.frombuffer(earlier, "<f8")[:: width // 8]
+    end = int(np.count_nonzero(numbers < later[0].number))
+    first = max(end - n_kept, 0)
+    times = [*own_times[first:end], *(row.own_time for row in later)][-N_ROWS_KEPT:]
+    encoded = json.dumps(times, ensure_ascii=False).encode() if any(time is not None for time in times) else b""
+    return with_labels(earlier[first * width : end * width] + lines[-N_ROWS_KEPT * width :], encoded)
 
 
-def _rows_from(key: str, content: bytes) -> list[LearnedRow]:
+def _line(row: LearnedRow) -> bytes:
+    return _HEAD.pack(*(getattr(row, name) for name in _FIELDS)) + row.point
+
+
+def _split(content: bytes) -> tuple[bytes, list[str | None]]:
+    """Return the rows as bytes, and their own times; all are None if no row has one."""
     lines, encoded = without_labels(content)
-    n_rows, own_times = json.loads(encoded)
-    width = len(lines) // n_rows
-    return [
-        _row_from(key, lines[i * width : (i + 1) * width], own_times[i] if own_times else None) for i in range(n_rows)
-    ]
+    return lines, json.loads(encoded) if encoded else [None] * N_ROWS_KEPT
+
+
+def _rows_from(key: str, content: bytes, n_values: int) -> list[LearnedRow]:
+    lines, own_times = _split(content)
+    width = _HEAD.size + 8 * n_values
+    starts = range(0, len(lines), width)
+    return [_row_from(key, lines[start : start + width], time) for start, time in zip(starts, own_times, strict=False)]
 
 
 def _row_from(key: str, line: bytes, own_time: str | None) -> LearnedRow:
-    n_bytes = 8 * len(_FIELDS)
-    values: dict[str, Any] = dict(zip(_FIELDS, np.frombuffer(line[:n_bytes], "<f8").tolist(), strict=True))
+    values: dict[str, Any] = dict(zip(_FIELDS, _HEAD.unpack_from(line), strict=True))
     for name in ("number", "incident"):
         values[name] = int(values[name])
     for name in ("is_anomaly", "is_borrowed"):
         values[name] = bool(values[name])
-    return LearnedRow(key=key, own_time=own_time, point=line[n_bytes:], **values)
+    return LearnedRow(key=key, own_time=own_time, point=line[_HEAD.size :], **values)
