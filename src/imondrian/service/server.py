@@ -70,7 +70,7 @@ def serve(
     limits = fit_descriptor_limit(ConnectionLimits())
     with _listen(host, port, limits.backlog) as listener:
         registry = Registry(folder, receivers=receivers)
-        for warning in [*_warnings(token_file, secret_file, limits), *registry.damage_reports, *registry.complaints()]:
+        for warning in [*_warnings(token_file, secret_file, limits), *registry.damage_reports, *registry.problems()]:
             _print(warning)
         server = uvicorn.Server(uvicorn_config(create_app(registry, token), limits, log_level="warning"))
         _end_on_signals(server)

@@ -30,29 +30,27 @@ def recover(
         The row of the detector, with a checked configuration.
     state : DetectorState
         The state of the detector after the last entry of its journal.
-    complaints : list of str
+    problems : list of str
         What was damaged, and which scores may differ.
     """
-    complaints: list[str] = []
+    problems: list[str] = []
     record = _with_checked_configuration(store.detector(id_), limits)
     start = partial(_start_state, store, record, limits, retention)
-    state = start(complaints)
+    state = start(problems)
     entries = store.entries_after(id_, state.entry_number)
     _check_models(entries, limits)
     state, error = replay(state, entries)
     if error is not None:
         state, error = _replay_before_failure(partial(start, []), entries)
-        complaints.append(
-            f"Entry {state.entry_number + 1} of the journal of {record.name!r} cannot be replayed: {error}"
-        )
+        problems.append(f"Entry {state.entry_number + 1} of the journal of {record.name!r} cannot be replayed: {error}")
     state.applier.stored_events = EventMark()  # everything that follows is new
     state, n_lost = _cut(store, record, state)
     if n_lost:
-        complaints.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
-    state = _save_under_current_versions(store, record, state, complaints)
-    for complaint in complaints:
-        _LOG.error("%s", complaint)
-    return record, state, complaints
+        problems.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
+    state = _save_under_current_versions(store, record, state, problems)
+    for problem in problems:
+        _LOG.error("%s", problem)
+    return record, state, problems
 
 
 def replay(
@@ -98,19 +96,19 @@ def _cut(store: Store, record: StoredDetector, state: DetectorState) -> tuple[De
 
 
 def _start_state(
-    store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
+    store: Store, record: StoredDetector, limits: Limits, retention: Retention, problems: list[str]
 ) -> DetectorState:
     """Return the state of the last valid snapshot, with the saved replies up to that snapshot.
 
     A replay from there leaves out events that are stored already, so that none is announced twice.
     """
-    state = _last_snapshot(store, record, limits, retention, complaints)
+    state = _last_snapshot(store, record, limits, retention, problems)
     state.applier.stored_events = store.events.announced(record.id)
     replies, n_damaged = store.replies(record.id, state.entry_number)
     for reply in replies:
         state.replies.add(reply)
     if n_damaged:
-        complaints.append(
+        problems.append(
             f"{n_damaged} saved replies of {record.name!r} are damaged: repeated requests with these ids are processed"
             " again."
         )
@@ -118,7 +116,7 @@ def _start_state(
 
 
 def _last_snapshot(
-    store: Store, record: StoredDetector, limits: Limits, retention: Retention, complaints: list[str]
+    store: Store, record: StoredDetector, limits: Limits, retention: Retention, problems: list[str]
 ) -> DetectorState:
     """Return the state of the last valid snapshot, or of a new detector if there is none."""
     state = new_state(record, retention)
@@ -126,9 +124,9 @@ def _last_snapshot(
         if snapshot.content:
             checked_size(size_in_model(snapshot.content), limits)
             return restored_state(state, snapshot)
-        complaints.append(f"A snapshot of {record.name!r} is damaged: the data before it is used.")
-    if complaints and store.first_number(record.id) != 1:
-        complaints.append(
+        problems.append(f"A snapshot of {record.name!r} is damaged: the data before it is used.")
+    if problems and store.first_number(record.id) != 1:
+        problems.append(
             f"No snapshot of {record.name!r} is valid, and the beginning of its journal is missing: the detector starts"
             " empty."
         )
@@ -151,7 +149,7 @@ def _replay_before_failure(
 
 
 def _save_under_current_versions(
-    store: Store, record: StoredDetector, state: DetectorState, complaints: list[str]
+    store: Store, record: StoredDetector, state: DetectorState, problems: list[str]
 ) -> DetectorState:
     """If replayed entries were written under other versions, report that, and save a snapshot at once.
 
@@ -162,7 +160,7 @@ def _save_under_current_versions(
     if not others:
         return state
     differences = "; ".join(difference(other, store.versions) for other in others)
-    complaints.append(
+    problems.append(
         f"The last {n_replayed} entries of the journal of {record.name!r} were written under other versions"
         f" ({differences}): they were replayed, and scores since the last snapshot may differ in their last bits from"
         " those in earlier responses."
@@ -175,6 +173,6 @@ def _save_under_current_versions(
         with store.transaction():
             prepare_snapshot(record.id, state)(store)
     except (StorageError, MemoryError) as error:
-        complaints.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
+        problems.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
         return state
     return state.saved()

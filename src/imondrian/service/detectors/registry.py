@@ -94,7 +94,7 @@ class Registry:
     ) -> None:
         self.limits, self.retention = limits or Limits(), retention or Retention()
         store = Store(folder)
-        self.damage_reports = store.complaints
+        self.damage_reports = store.problems
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         try:
             use_receivers(store, receivers)
@@ -196,10 +196,10 @@ class Registry:
         """Drop the handle of a deleted detector; called by the writer, which must not wait for a lock."""
         self._ending_workers.add(self._handles.pop(name).worker)
 
-    def complaints(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Return the current problems, each preceded by the name of its detector."""
         failing = [
-            f"{each.record.name}: {text}" for each in self.all() for text in each.worker.complaints.copy().values()
+            f"{each.record.name}: {text}" for each in self.all() for text in each.worker.problems.copy().values()
         ]
         return [*(f"{name}: {aside.reason}" for name, aside in self._set_aside.copy().items()), *failing]
 
@@ -244,8 +244,8 @@ class Registry:
         for id_, name in detectors:
             with self._set_aside_on_error(id_, self._usable_name(id_, name, names)):
                 self._check_stored_name(name)
-                record, state, complaints = recover(store, id_, self.limits, self.retention)
-                self.damage_reports += complaints
+                record, state, problems = recover(store, id_, self.limits, self.retention)
+                self.damage_reports += problems
                 found.append((record, state, store.events.silences(id_)))
         self.writer = Writer(store)
         self.feed = EventFeed(self.writer)

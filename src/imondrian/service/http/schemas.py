@@ -444,4 +444,4 @@ class Health(BaseModel):
     """The health of the service."""
 
     status: Literal["ok", "failing"]
-    complaints: list[str]
+    problems: list[str]

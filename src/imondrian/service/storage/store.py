@@ -53,7 +53,7 @@ class Store:
 
     Attributes
     ----------
-    complaints : list of str
+    problems : list of str
         Damage found when the file was opened.
     events : EventTable
         The stored events of incidents.
@@ -64,7 +64,7 @@ class Store:
         self._with_versions: set[int] = set()  # detectors for which these versions are recorded
         self._path = path = folder / FILE
         with _storage_errors(path):
-            self._database, self.complaints = open_or_rescue(path)
+            self._database, self.problems = open_or_rescue(path)
         self.events = EventTable(self._database)
 
     def backup(self) -> tuple[IO[bytes], int]:
