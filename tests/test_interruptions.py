@@ -2,10 +2,10 @@
 
 import copy
 import signal
-import sys
 import threading
 import time
 from _thread import _count as n_running_threads
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,8 @@ from imondrian.model_files import from_bytes, to_bytes
 from imondrian.models.fitted_model import threshold_of_held_points
 from imondrian.pyod import IMForest
 from imondrian.river import IsolationMondrianForest as RiverForest
+from tests import interruptions
+from tests.interruptions import InterruptAt, InterruptError
 
 X = np.random.default_rng(3).normal(size=(12_000, 3))
 GAPS = np.where(np.random.default_rng(4).random(X.shape) < 0.3, np.nan, X)
@@ -49,47 +51,7 @@ FILES = (
 )
 
 
-class InterruptError(BaseException):
-    """Raised in place of a KeyboardInterrupt; not an Exception, so that no code catches it by accident."""
-
-
-class InterruptAt:
-    """Raises InterruptError at the n-th line of this package's code that this thread executes."""
-
-    def __init__(self, n):
-        self.n, self.is_raised = n, False
-
-    def __enter__(self):
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, *_):
-        sys.settrace(None)
-
-    def _trace(self, frame, event, _):
-        if not frame.f_code.co_filename.endswith(FILES) or "/imondrian/" not in frame.f_code.co_filename:
-            return None
-        if event == "line":
-            self.n -= 1
-            if self.n < 0 and not self.is_raised:
-                self.is_raised = True
-                raise InterruptError
-        return self._trace
-
-
-def interrupted(new, call, n_lines=40):
-    """Yield objects made by `new` and interrupted in `call`, each at another one of n_lines randomly chosen lines."""
-    counter, model = InterruptAt(sys.maxsize), new()
-    with counter:
-        call(model)
-    n_executed = sys.maxsize - counter.n
-    for n in np.random.default_rng(n_executed).permutation(n_executed)[:n_lines]:
-        model = new()
-        with pytest.raises(InterruptError), InterruptAt(n):
-            call(model)
-        yield model
-
-
+interrupted = partial(interruptions.interrupted, files=FILES)
 SETTINGS = [
     {},
     {"preset": "paper", "threshold": "auto"},
@@ -190,7 +152,7 @@ class InterruptInside(InterruptAt):
     """Raises InterruptError at the n-th line after the first line of a method of the detector."""
 
     def __init__(self, n, method):
-        super().__init__(n)
+        super().__init__(n, FILES)
         self._method, self._has_begun = method, False
 
     def _trace(self, frame, event, _):
@@ -329,7 +291,7 @@ def test_the_array_of_an_interrupted_call_may_be_reused(call, settings):
         )
         getattr(model, warm_up)(X[:100])
         buffer = X[rows].copy()
-        with pytest.raises(InterruptError), InterruptAtFinish(0):
+        with pytest.raises(InterruptError), InterruptAtFinish(0, FILES):
             learn(model, buffer)
         if is_reused:
             buffer[...] = 1e6

@@ -35,19 +35,19 @@ def stripped(trees):
 
 
 def rebuilt(bare, leaves, rows):
-    """Rebuild the trees in place; return the problem, its position, and which rows are named."""
-    is_named, position = np.zeros(rows.shape[0], np.bool_), np.zeros(2, np.int64)
-    problem = rebuild_trees(bare, rows, leaves, is_named, position)
-    return problem, position.tolist(), is_named
+    """Rebuild the trees in place; return the problem, its position, and to which rows a leaf refers."""
+    is_referenced, position = np.zeros(rows.shape[0], np.bool_), np.zeros(2, np.int64)
+    problem = rebuild_trees(bare, rows, leaves, is_referenced, position)
+    return problem, position.tolist(), is_referenced
 
 
 def check_rebuilt(trees):
     leaves, rows = numbered(trees)
     assert len({row.tobytes() for row in rows}) == len(rows)
     bare = stripped(trees)
-    problem, _, is_named = rebuilt(bare, leaves, rows)
+    problem, _, is_referenced = rebuilt(bare, leaves, rows)
     assert problem == SOUND
-    assert is_named.all()
+    assert is_referenced.all()
     for name, ours, theirs in zip(Trees._fields, bare, trees, strict=True):
         if name == "boxes":
             np.testing.assert_array_equal(ours, theirs)  # 0.0 instead of -0.0

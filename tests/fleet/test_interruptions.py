@@ -1,25 +1,17 @@
 """Interruptions (Ctrl+C) at any line: the fleet has processed the first rows of the call, and goes on."""
 
-import sys
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import imondrian.fleet.fleet
 from imondrian import Fleet
+from tests import interruptions
 from tests.fleet.fleets import KEYS, assert_same, new_fleet, rows_with_anomalies
-from tests.test_interruptions import InterruptError
 
-FILES = (
-    "fleet/fleet.py",
-    "blocks.py",
-    "common_forest.py",
-    "key_table.py",
-    "key_store.py",
-    "key_states.py",
-    "packed_keys.py",
-    "change_log.py",
-    "shards.py",
-)
+FILES = tuple(f"fleet/{path.name}" for path in Path(imondrian.fleet.fleet.__file__).parent.glob("*.py"))
 N_BEFORE, N_ROWS, N_KEYS = 90, 40, 6
 X = rows_with_anomalies(400)
 ORDER = np.random.default_rng(3).integers(0, N_KEYS, 400)
@@ -27,43 +19,7 @@ ROW_KEYS = [KEYS[i] for i in ORDER]
 BYTES = new_fleet().bytes_per_key
 SETTINGS = {"threshold": 0.2, "rules": {"gap": 2}}
 CEILING = {"max_bytes": 4 * BYTES}
-
-
-class InterruptAt:
-    """Raises InterruptError at the n-th line of the package `fleet` that is executed."""
-
-    def __init__(self, n):
-        self.n, self.is_raised = n, False
-
-    def __enter__(self):
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, *_):
-        sys.settrace(None)
-
-    def _trace(self, frame, event, _):
-        if "/imondrian/fleet/" not in frame.f_code.co_filename or not frame.f_code.co_filename.endswith(FILES):
-            return None
-        if event == "line":
-            self.n -= 1
-            if self.n < 0 and not self.is_raised:
-                self.is_raised = True
-                raise InterruptError
-        return self._trace
-
-
-def interrupted(new, call, n_lines):
-    """Yield fleets made by `new` and interrupted in `call`, each at another one of n_lines lines; closed afterwards."""
-    counter = InterruptAt(sys.maxsize)
-    with new() as fleet, counter:
-        call(fleet)
-    n_executed = sys.maxsize - counter.n
-    for n in np.random.default_rng(0).permutation(n_executed)[:n_lines]:
-        with new() as fleet:
-            with pytest.raises(InterruptError), InterruptAt(n):
-                call(fleet)
-            yield fleet
+interrupted = partial(interruptions.interrupted, files=FILES)
 
 
 class Expected:
@@ -102,7 +58,7 @@ def test_an_interrupted_call_has_processed_its_first_rows(settings):
     for fleet in interrupted(
         lambda: expected.fleet(N_BEFORE),
         lambda fleet: fleet.process_many(ROW_KEYS[N_BEFORE : N_BEFORE + N_ROWS], X[N_BEFORE : N_BEFORE + N_ROWS]),
-        25,
+        n_lines=25,
     ):
         reached.add(expected.check(fleet))
     assert len(reached) > 1
@@ -121,7 +77,7 @@ def test_keys_of_an_interrupted_call_move_between_memory_and_store_without_loss(
     def call(fleet):
         fleet.process_many(ROW_KEYS[N_BEFORE : N_BEFORE + N_ROWS], X[N_BEFORE : N_BEFORE + N_ROWS])
 
-    for fleet in interrupted(new, call, 20):
+    for fleet in interrupted(new, call, n_lines=20):
         n_rows, incidents = fleet.n_rows, fleet.incidents
         reference = expected.fleet(n_rows)
         assert (incidents, fleet.keys()) == (reference.incidents, reference.keys())
@@ -135,7 +91,7 @@ def test_keys_of_an_interrupted_call_move_between_memory_and_store_without_loss(
 def test_an_interrupted_row_is_processed_or_not_at_all():
     expected = Expected()
     for fleet in interrupted(
-        lambda: expected.fleet(N_BEFORE), lambda fleet: fleet.process(ROW_KEYS[N_BEFORE], X[N_BEFORE]), 40
+        lambda: expected.fleet(N_BEFORE), lambda fleet: fleet.process(ROW_KEYS[N_BEFORE], X[N_BEFORE]), n_lines=40
     ):
         assert expected.check(fleet) in (N_BEFORE, N_BEFORE + 1)
 
@@ -148,7 +104,7 @@ def test_a_key_that_is_forgotten_while_interrupted_is_there_or_gone(tmp_path):
         fleet.process_many(ROW_KEYS[:N_BEFORE], X[:N_BEFORE])
         return fleet
 
-    for fleet in interrupted(new, lambda fleet: fleet.forget(KEYS[1]), 25):
+    for fleet in interrupted(new, lambda fleet: fleet.forget(KEYS[1]), n_lines=25):
         is_there = KEYS[1] in fleet
         outcomes.add(is_there)
         assert any(found.key == KEYS[1] for found in fleet.incidents) == is_there
@@ -174,7 +130,7 @@ def test_a_key_that_was_being_unpacked_is_not_there(settings, rows):
         fleet.confirm_key_changes()
         return fleet
 
-    for fleet in interrupted(new, lambda fleet: fleet.unpack_key("other", state), 40):
+    for fleet in interrupted(new, lambda fleet: fleet.unpack_key("other", state), n_lines=40):
         reference = expected.fleet(N_BEFORE)
         assert "other" not in fleet
         assert fleet.key_changes().changed == []
@@ -195,7 +151,7 @@ def test_all_keys_are_forgotten_even_if_interrupted(tmp_path):
         fleet.confirm_key_changes()
         return fleet
 
-    for fleet in interrupted(new, lambda fleet: fleet.forget_all(), 25):
+    for fleet in interrupted(new, lambda fleet: fleet.forget_all(), n_lines=25):
         keys, changes = fleet.keys(), fleet.key_changes()
         outcomes.add(len(keys))
         assert len(changes.removed) == len(set(ROW_KEYS[:N_BEFORE])) - len(keys)
@@ -217,7 +173,7 @@ def test_a_key_that_is_read_while_interrupted_leaves_no_trace_in_its_entry(tmp_p
 
     reference = new_fleet(**SETTINGS)
     expected = reference.process_many(["new"] * 20, X[:20])
-    for fleet in interrupted(new, lambda fleet: fleet.process("other", X[0]), 60):
+    for fleet in interrupted(new, lambda fleet: fleet.process("other", X[0]), n_lines=60):
         assert_same(fleet.process_many(["new"] * 20, X[:20]), expected)
 
 
@@ -231,7 +187,7 @@ def test_an_interrupted_save_leaves_the_old_or_the_new_one(tmp_path):
         fleet.process_many(ROW_KEYS[50:N_BEFORE], X[50:N_BEFORE])
         return fleet
 
-    for fleet in interrupted(new, lambda fleet: fleet.save(), 20):
+    for fleet in interrupted(new, lambda fleet: fleet.save(), n_lines=20):
         path = fleet._table.store.path
         reference = Expected().fleet(N_BEFORE)
         rows = slice(N_BEFORE, N_BEFORE + 60)
@@ -250,7 +206,6 @@ def test_an_interrupted_save_leaves_the_old_or_the_new_one(tmp_path):
 def test_the_common_forest_learns_each_row_once_even_if_interrupted(monkeypatch):
     """With short epochs, one call learns several times."""
     monkeypatch.setattr("imondrian.fleet.common_forest.EPOCH", 32)
-    monkeypatch.setattr("imondrian.fleet.fleet.EPOCH", 32)
     monkeypatch.setattr("imondrian.fleet.common_forest._SAMPLED", np.uint64(2**63))
     monkeypatch.setattr("imondrian.fleet.common_forest._WINDOW", 64)
     keys = [int(key) for key in np.random.default_rng(0).integers(0, 6, 300)] + list(range(100, 105)) * 40
@@ -263,7 +218,7 @@ def test_the_common_forest_learns_each_row_once_even_if_interrupted(monkeypatch)
         return fleet
 
     n_borrowed = 0
-    for fleet in interrupted(new, lambda fleet: fleet.process_many(keys[300:450], rows[300:450]), 25):
+    for fleet in interrupted(new, lambda fleet: fleet.process_many(keys[300:450], rows[300:450]), n_lines=25):
         n_rows = fleet.n_rows
         results, expected = (f.process_many(keys[n_rows:], rows[n_rows:]) for f in (fleet, new(n_rows)))
         assert_same(results, expected)

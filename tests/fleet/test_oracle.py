@@ -182,7 +182,7 @@ def test_events_and_incidents_are_in_the_order_of_the_rows():
 
 
 def test_only_the_latest_incidents_are_kept(monkeypatch):
-    monkeypatch.setattr("imondrian.fleet.fleet.N_INCIDENTS_STORED", 10)
+    monkeypatch.setattr("imondrian.fleet.key_incidents.N_INCIDENTS_STORED", 10)
     keys, X = ORDERS["in turn"], rows_with_anomalies(N_ROWS)
     fleet, other = (new_fleet(**MANY_INCIDENTS) for _ in range(2))
     fleet.process_many(keys, X)

@@ -110,7 +110,7 @@ def test_the_folder_is_copied_and_restored_while_the_service_is_stopped(var, str
         assert [path.name for path in data.iterdir()] == [FILE]
         with Service(data) as restored:
             assert state_of(restored) == states[i]
-            assert json.loads(restored.request("GET", "/health")[2]) == {"status": "ok", "complaints": []}
+            assert json.loads(restored.request("GET", "/health")[2]) == {"status": "ok", "problems": []}
 
 
 def state_of(service):

@@ -456,7 +456,7 @@ def test_health_reports_a_failing_disk_until_it_works_again(tmp_path):
     registry.create("a", XY)
     body = {"points": [[1, 2]]}
     with ThreadServer(create_app(registry)) as server:
-        assert json.loads(server.request("GET", "/health")[2]) == {"status": "ok", "complaints": []}
+        assert json.loads(server.request("GET", "/health")[2]) == {"status": "ok", "problems": []}
         registry._store._database.execute("PRAGMA query_only = ON")  # like a disk that has become read-only
         for method, path, sent in [("POST", "/detectors/a/points", body), ("PUT", "/detectors/b", XY)]:
             status, _, content = server.request(method, path, sent, JSON)

@@ -116,13 +116,13 @@ def test_events_that_could_not_be_stored_are_stored_by_a_replay_or_with_the_next
         patched.setattr(EventTable, "add", full)
         learn(handle, bursts()[90:95])  # the points are on the disk, so they are confirmed
         assert handle.worker.counts.n_incidents == 1
-        assert "the disk is full" in registry.complaints()[0]
+        assert "the disk is full" in registry.problems()[0]
         shutil.copytree(tmp_path / "live", tmp_path / "killed")
     assert events_of(registry) == []
     again = Registry(tmp_path / "killed")
     again.get("a").worker.submit(POINTS, bursts()[95:96].tobytes(), 1).result()
     learn(handle, bursts()[95:96])
-    assert registry.complaints() == []
+    assert registry.problems() == []
     assert events_of(registry) == events_of(again) != []
     registry.close()
     again.close()
@@ -141,7 +141,7 @@ def test_a_snapshot_is_not_saved_before_its_events(tmp_path, monkeypatch):
         learn(handle, bursts()[90:96])
         handle.worker.stop()  # would save a snapshot
         assert handle.worker.wait_for_end(30.0)
-        assert "the disk is full" in handle.worker.complaints["snapshot"]
+        assert "the disk is full" in handle.worker.problems["snapshot"]
         shutil.copytree(tmp_path / "live", tmp_path / "killed")
     again = Registry(tmp_path / "killed")
     learn(again.get("a"), bursts()[96:97])

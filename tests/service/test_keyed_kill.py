@@ -57,7 +57,7 @@ def test_results_and_incidents_are_those_of_a_fleet_that_never_stopped(tmp_path,
         health = client._request("GET", "/health").value()
     services.end(signal.SIGTERM)
     services.close()
-    assert health == {"status": "ok", "complaints": []}
+    assert health == {"status": "ok", "problems": []}
     assert (found["n_seen"], found["n_keys"]) == (len(posted), len(NAMES))
     assert found["n_anomalies"] == sum(row["is_anomaly"] for row in wanted)
     assert events_by_name(events) == events_of(plain_fleet(), keys, X)

@@ -173,7 +173,7 @@ def test_every_confirmed_point_is_learned_once_and_scores_are_unchanged_after_fi
         assert description["n_seen"] == len(points)
         assert description["n_anomalies"] == never_stopped.is_anomaly.sum()
         assert f'imondrian_points_total{{detector="a"}} {len(points)}\n' in figures
-        assert client._request("GET", "/health").value() == {"status": "ok", "complaints": []}
+        assert client._request("GET", "/health").value() == {"status": "ok", "problems": []}
     services.end(signal.SIGTERM)
     services.close()
 

@@ -199,14 +199,14 @@ def test_what_was_not_delivered_is_delivered_after_a_restart(tmp_path):
     announce(registry, 5)
     wait_until(lambda: metric(registry, "failed_total")[0] > 3)
     assert metric(registry, "waiting") == [5]
-    assert any("Notifications to http://127.0.0.1" in text for text in registry.notifier.complaints())
+    assert any("Notifications to http://127.0.0.1" in text for text in registry.notifier.problems())
     registry.close()
     with LoopbackReceiver(port=port) as receiver:
         registry = notifying(tmp_path, url)
         wait_until(lambda: len(receiver.accepted) == 5)
         assert receiver.ids() == [1, 2, 3, 4, 5]
         wait_until(lambda: metric(registry, "waiting") == [0])
-        assert registry.notifier.complaints() == []
+        assert registry.notifier.problems() == []
         registry.close()
         registry = notifying(tmp_path, url)
         assert metric(registry, "sent_total") == [5]
@@ -232,15 +232,15 @@ def test_a_receiver_with_an_untrusted_certificate_gets_nothing_until_it_is_trust
         wait_until(lambda: metric(registry, "failed_total")[0] > 3)  # it is tried again
         assert (metric(registry, "waiting"), metric(registry, "given_up_total")) == ([3], [0])
         with ThreadServer(create_app(registry)) as server:
-            (complaint,) = json.loads(server.request("GET", "/health")[2])["complaints"]
-        assert f"Notifications to https://127.0.0.1:{receiver.port} fail" in complaint
-        assert "CERTIFICATE_VERIFY_FAILED" in complaint
+            (problem,) = json.loads(server.request("GET", "/health")[2])["problems"]
+        assert f"Notifications to https://127.0.0.1:{receiver.port} fail" in problem
+        assert "CERTIFICATE_VERIFY_FAILED" in problem
         assert receiver.received == []
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate.path))
         registry = notifying(tmp_path, receiver.url, secret=SECRET)
         wait_until(lambda: receiver.ids() == [1, 2, 3])
         wait_until(lambda: metric(registry, "waiting") == [0])
-        assert registry.notifier.complaints() == []
+        assert registry.notifier.problems() == []
         registry.close()
         assert all(each.headers["X-Imondrian-Signature"].startswith("sha256=") for each in receiver.accepted)
 
@@ -252,7 +252,7 @@ def test_a_trusted_certificate_of_another_host_is_refused(tmp_path, certificate,
         registry = notifying(tmp_path / "data", receiver.url)
         announce(registry)
         wait_until(lambda: metric(registry, "failed_total")[0] > 3)
-        assert any("not valid for '127.0.0.1'" in text for text in registry.notifier.complaints())
+        assert any("not valid for '127.0.0.1'" in text for text in registry.notifier.problems())
         assert receiver.received == []
         registry.close()
 
@@ -277,7 +277,7 @@ def test_old_notifications_are_given_up_and_said_so(tmp_path):
         with ThreadServer(create_app(registry)) as server:
             status, _, content = server.request("GET", "/health")
             assert status == 200  # the detectors work
-            assert "2 notifications were given up" in json.loads(content)["complaints"][0]
+            assert "2 notifications were given up" in json.loads(content)["problems"][0]
 
 
 def test_the_oldest_are_given_up_if_too_many_wait(tmp_path, monkeypatch):

@@ -1020,20 +1020,20 @@ def test_the_page_continues_after_a_restart_of_the_service(own_service, own_page
     wait_until(own_page, "document.getElementById('chart').data[0].x.length === 450")
 
 
-def test_complaints_of_the_service_are_shown(service, own_page, tolerated):
+def test_problems_of_the_service_are_shown(service, own_page, tolerated):
     tolerated.append("503")
-    response = json.dumps({"status": "failing", "complaints": ["The disk <b>is full."]})
+    response = json.dumps({"status": "failing", "problems": ["The disk <b>is full."]})
     own_page.route("**/health", lambda route: route.fulfill(status=503, body=response, content_type="application/json"))
     own_page.goto(service.address)
-    own_page.wait_for_selector("#complaints:has-text('The disk <b>is full.')")
+    own_page.wait_for_selector("#problems:has-text('The disk <b>is full.')")
 
 
 def test_notifications_that_were_given_up_are_shown(service, own_page):
     text = "2 notifications were given up: https://example.org did not accept them in time."
-    response = json.dumps({"status": "ok", "complaints": [text]})
+    response = json.dumps({"status": "ok", "problems": [text]})
     own_page.route("**/health", lambda route: route.fulfill(status=200, body=response, content_type="application/json"))
     own_page.goto(service.address)
-    own_page.wait_for_selector(f"#complaints:has-text('{text}')")
+    own_page.wait_for_selector(f"#problems:has-text('{text}')")
 
 
 def test_the_page_shows_why_a_detector_is_set_aside(own_service, own_page, tolerated, tmp_path):
@@ -1045,7 +1045,7 @@ def test_the_page_shows_why_a_detector_is_set_aside(own_service, own_page, toler
     damage_database(tmp_path, "UPDATE detectors SET configuration = '{' WHERE name = 'bad'")
     service.start()
     own_page.goto(service.address)
-    own_page.wait_for_selector("#complaints:has-text('The configuration of \\'bad\\' is damaged')")
+    own_page.wait_for_selector("#problems:has-text('The configuration of \\'bad\\' is damaged')")
     own_page.wait_for_selector("#detectors:has-text('good')")
 
 

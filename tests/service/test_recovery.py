@@ -43,9 +43,9 @@ def damage_database(folder, sql, *values):
     database.close()
 
 
-def assert_continues(folder, stream, n_learned, complaints=0):
+def assert_continues(folder, stream, n_learned, problems=0):
     registry = Registry(folder, retention=OFTEN)
-    assert len(registry.damage_reports) == complaints, registry.damage_reports
+    assert len(registry.damage_reports) == problems, registry.damage_reports
     handle = registry.get("a")
     reference = new_detector(handle.record.configuration)
     before = expected(reference, stream[:n_learned])
@@ -106,12 +106,12 @@ def test_a_damaged_snapshot_is_reported_and_the_previous_one_is_used(killed_fold
         "UPDATE snapshots SET content = substr(content, 1, 5000) || zeroblob(100) || substr(content, 5101)"
         " WHERE number = (SELECT max(number) FROM snapshots)",
     )
-    complaints = assert_continues(killed_folder, stream, 330, complaints=1)
-    assert "snapshot of 'a' is damaged" in complaints[0]
-    assert_no_complaints(killed_folder)
+    problems = assert_continues(killed_folder, stream, 330, problems=1)
+    assert "snapshot of 'a' is damaged" in problems[0]
+    assert_no_problems(killed_folder)
 
 
-def assert_no_complaints(folder):
+def assert_no_problems(folder):
     """Damage is not reported again at the next start."""
     registry = Registry(folder)
     assert registry.damage_reports == []
@@ -126,18 +126,18 @@ def test_without_a_valid_snapshot_a_complete_journal_is_replayed_from_the_start(
     shutil.copytree(tmp_path / "live", tmp_path / "killed")
     registry.close()
     damage_database(tmp_path / "killed", "UPDATE snapshots SET content = x'00'")
-    assert_continues(tmp_path / "killed", stream, 330, complaints=1)
+    assert_continues(tmp_path / "killed", stream, 330, problems=1)
 
 
 def test_without_a_valid_snapshot_and_a_complete_journal_the_detector_starts_empty(killed_folder, stream):
     damage_database(killed_folder, "UPDATE snapshots SET content = x'00'")
     registry = Registry(killed_folder)
-    assert any("starts empty" in complaint for complaint in registry.damage_reports)
+    assert any("starts empty" in problem for problem in registry.damage_reports)
     handle = registry.get("a")
     assert handle.worker.summary.n_seen == 0
     assert learn(handle, stream, "id-0") == expected(new_detector(handle.record.configuration), stream)
     registry.close()
-    assert_no_complaints(killed_folder)
+    assert_no_problems(killed_folder)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,12 @@ def test_without_a_valid_snapshot_and_a_complete_journal_the_detector_starts_emp
 )
 def test_a_damaged_end_of_the_journal_is_set_aside_and_reported(killed_folder, stream, damage):
     damage_database(killed_folder, f"{damage} WHERE number = 32")  # of 33
-    complaints = assert_continues(killed_folder, stream, 310, complaints=1)
-    assert "journal of 'a' is damaged" in complaints[0]
+    problems = assert_continues(killed_folder, stream, 310, problems=1)
+    assert "journal of 'a' is damaged" in problems[0]
     database = sqlite3.connect(killed_folder / FILE)
     assert database.execute("SELECT count(*) FROM damaged").fetchone()[0] in (1, 2)
     database.close()
-    assert_no_complaints(killed_folder)
+    assert_no_problems(killed_folder)
 
 
 def test_a_request_lost_with_the_end_of_the_journal_can_be_repeated(killed_folder, stream):
@@ -213,8 +213,8 @@ def test_an_entry_whose_length_is_wrong_is_set_aside(killed_folder, stream):
 def test_damaged_replies_are_reported_and_left_out(killed_folder, stream, damage):
     damage_database(killed_folder, f"UPDATE answers SET {damage} WHERE number = 1")  # noqa: S608 (from above)
     registry = Registry(killed_folder)
-    assert ["1 saved replies" in complaint for complaint in registry.damage_reports] == [True]
-    assert registry.complaints() == []
+    assert ["1 saved replies" in problem for problem in registry.damage_reports] == [True]
+    assert registry.problems() == []
     handle = registry.get("a")
     assert [each["index"] for each in learn(handle, stream[10:20], "id-10")] == list(range(10, 20))
     assert [each["index"] for each in learn(handle, stream[:10], "id-0")] == list(range(330, 340))
@@ -257,7 +257,7 @@ def test_a_damaged_write_ahead_log_is_reported(killed_folder, damage):
     assert any("write-ahead log is damaged" in report for report in registry.damage_reports)
     assert sum(handle.worker.summary.n_seen for handle in registry.all()) < 330
     registry.close()
-    assert_no_complaints(killed_folder)
+    assert_no_problems(killed_folder)
 
 
 @pytest.mark.parametrize("n_kept", range(1, 40))
@@ -313,15 +313,15 @@ def test_a_detector_whose_row_is_unreadable_is_set_aside_with_its_data(killed_fo
         file.seek((roots["detectors"] - 1) * 4096)
         file.write(4096 * filler)
     registry = Registry(killed_folder)
-    (complaint,) = registry.complaints()
-    assert "damaged-1: " in complaint
-    assert "is set aside with all its data" in complaint
+    (problem,) = registry.problems()
+    assert "damaged-1: " in problem
+    assert "is set aside with all its data" in problem
     handle, _ = registry.create("new", XY)
     learn(handle, stream[:50])
     registry.close()
     restarted = Registry(killed_folder)
     assert restarted.get("new").worker.summary.n_seen == 50
-    assert restarted.complaints() == [complaint]
+    assert restarted.problems() == [problem]
     restarted.close()
 
 
@@ -441,7 +441,7 @@ def test_requests_are_refused_while_the_disk_is_full(tmp_path, stream):
     assert learn(handle, stream[n_learned:]) == expected(reference, stream[n_learned:])
     assert registry.writer.failure is None
     registry.close()
-    assert_no_complaints(tmp_path)
+    assert_no_problems(tmp_path)
 
 
 def learned_until_full(handle, stream, n_learned):

@@ -58,7 +58,7 @@ def test_a_long_running_request_is_abandoned_when_the_detector_is_removed(regist
     with pytest.raises(RemovedError):
         long_request.result(TIMEOUT)
     assert handle.worker.wait_for_end(TIMEOUT)
-    assert handle.worker.complaints == {}
+    assert handle.worker.problems == {}
 
 
 def test_a_removed_detector_saves_no_snapshot(tmp_path, stream):

@@ -61,13 +61,13 @@ def assert_is_set_aside(folder, stream, reason, limits=None):
     with ThreadServer(create_app(registry)) as server:
         assert learn(registry.get("good"), stream[330:340]) == expected(trained(GOOD, stream[:330]), stream[330:340])
         status, _, content = server.request("GET", "/health")
-        (complaint,) = json.loads(content)["complaints"]
+        (problem,) = json.loads(content)["problems"]
         assert status == 503
-        assert complaint.startswith("bad: The detector could not be recovered")
-        assert reason in complaint
+        assert problem.startswith("bad: The detector could not be recovered")
+        assert reason in problem
         for method, path, body in REQUESTS:
             status, _, content = server.request(method, f"/detectors/bad{path}", body)
-            assert (status, f"bad: {json.loads(content)['detail']}") == (503, complaint), path
+            assert (status, f"bad: {json.loads(content)['detail']}") == (503, problem), path
         assert [each["name"] for each in json.loads(server.request("GET", "/detectors")[2])] == ["good"]
         assert "imondrian_detectors_set_aside 1" in metrics_of(registry)
     assert stored_rows(folder, 1) == before
@@ -95,7 +95,7 @@ def trained(configuration, points):
 
 def assert_is_back(folder, stream):
     registry = Registry(folder)
-    assert registry.complaints() == registry.damage_reports == []
+    assert registry.problems() == registry.damage_reports == []
     reference = trained(BAD, stream[:330])
     assert learn(registry.get("bad"), stream[330:]) == expected(reference, stream[330:])
     registry.close()
@@ -169,8 +169,8 @@ def test_a_disk_that_cannot_be_read_for_a_moment_loses_nothing(killed_folder, st
             return self.database.execute(sql, values)
 
     def failing(path):
-        database, complaints = open_or_rescue(path)
-        return FailingDisk(database), complaints
+        database, problems = open_or_rescue(path)
+        return FailingDisk(database), problems
 
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.service.storage.store.open_or_rescue", failing)
@@ -210,7 +210,7 @@ def test_an_undamaged_snapshot_that_cannot_be_read_sets_the_detector_aside(kille
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.models.storage.READABLE", (9,))  # as if the file had an unknown version
         registry = Registry(killed_folder)
-        assert [complaint.split(":")[0] for complaint in registry.complaints()] == ["bad", "good"]
+        assert [problem.split(":")[0] for problem in registry.problems()] == ["bad", "good"]
         registry.close()
     assert_is_back(killed_folder, stream)
 
@@ -297,10 +297,10 @@ def test_a_detector_with_a_damaged_name_is_set_aside_under_another_name(killed_f
     with ThreadServer(create_app(registry)) as server:
         assert server.request("GET", "/detectors")[0] == server.request("GET", "/metrics")[0] == 200
         status, _, content = server.request("GET", "/health")
-        (complaint,) = json.loads(content)["complaints"]
+        (problem,) = json.loads(content)["problems"]
         assert status == 503
-        assert complaint.startswith("damaged-1: The detector could not be recovered")
-        assert f"The name of the detector is damaged: it is {reason}." in complaint
+        assert problem.startswith("damaged-1: The detector could not be recovered")
+        assert f"The name of the detector is damaged: it is {reason}." in problem
         assert server.request("GET", "/detectors/damaged-1")[0] == 503
         assert server.request("POST", "/detectors/good/points", {"points": [[1, 2]]})[0] == 200
         assert len(entry_numbers(registry, 1)) > 0
@@ -319,5 +319,5 @@ def test_the_substitute_for_a_damaged_name_differs_from_existing_names(killed_fo
     registry = Registry(killed_folder)
     assert [handle.record.name for handle in registry.all()] == ["damaged-1"]
     registry.remove("damaged-1-")
-    assert registry.complaints() == []
+    assert registry.problems() == []
     registry.close()

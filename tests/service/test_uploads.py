@@ -383,7 +383,7 @@ def test_an_incident_with_an_impossible_range_is_refused(server, registry, name,
     handle = with_incident(registry, "a")
     content = with_first_reason(to_bytes(handle.worker.read_copy.private_copy()), **numbers)
     assert put(server, name, content)[0] == 422
-    assert registry.complaints() == []
+    assert registry.problems() == []
     assert len(learn(handle, np.zeros((1, 2)))) == 1
     assert server.request("GET", "/incidents")[0] == 200
 

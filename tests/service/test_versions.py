@@ -19,7 +19,7 @@ from tests.service.test_recovery import (
     OFTEN,
     XY,
     assert_continues,
-    assert_no_complaints,
+    assert_no_problems,
     damage_database,
     killed_after,
     killed_folder,  # noqa: F401 (a fixture)
@@ -58,7 +58,7 @@ def test_a_journal_of_other_versions_is_replayed_reported_and_saved_as_a_snapsho
     assert read_header(io.BytesIO(snapshot.content), "The model")["notes"]["beside"]["versions"] == current_versions()
     shutil.copytree(killed_folder, killed_folder.with_name("again"))  # killed before any other request
     registry.close()
-    assert_no_complaints(killed_folder.with_name("again"))
+    assert_no_problems(killed_folder.with_name("again"))
     assert_continues(killed_folder.with_name("again"), stream, 330)
 
 
@@ -78,7 +78,7 @@ def test_only_the_versions_of_replayed_entries_matter(tmp_path, stream, monkeypa
     assert n_versions(registry) == 2  # one for all entries before, one for those since
     shutil.copytree(folder, tmp_path / "again")
     registry.close()
-    assert_no_complaints(tmp_path / "again")
+    assert_no_problems(tmp_path / "again")
 
 
 def n_versions(registry):
@@ -131,7 +131,7 @@ def test_a_failed_snapshot_is_reported_and_retried_at_the_next_start(killed_fold
     registry = Registry(killed_folder.with_name("again"))
     assert len(registry.damage_reports) == 1
     registry.close()
-    assert_no_complaints(killed_folder.with_name("again"))
+    assert_no_problems(killed_folder.with_name("again"))
 
 
 def test_a_journal_without_versions_has_unknown_versions(tmp_path):
@@ -144,7 +144,7 @@ def test_a_journal_without_versions_has_unknown_versions(tmp_path):
     assert registry.get("a").worker.summary.n_seen == 50
     assert n_rows(registry)["snapshots"] == 2
     registry.close()
-    assert_no_complaints(tmp_path)
+    assert_no_problems(tmp_path)
 
 
 @pytest.mark.parametrize(

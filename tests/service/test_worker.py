@@ -337,9 +337,9 @@ def test_a_detector_that_has_failed_can_be_removed(registry, stream, monkeypatch
         patched.setattr(StreamDetector, "process_many", lambda *_: 1 / 0)
         with pytest.raises(DetectorFailedError):
             learn(handle, stream[:5])
-    assert "a: The detector has failed" in registry.complaints()[0]
+    assert "a: The detector has failed" in registry.problems()[0]
     registry.remove("a")
-    assert registry.complaints() == []
+    assert registry.problems() == []
 
 
 @pytest.mark.parametrize("error", [MemoryError, ZeroDivisionError])
@@ -354,10 +354,10 @@ def test_a_failed_snapshot_is_reported_until_one_succeeds(tmp_path, stream, monk
         patched.setattr("imondrian.service.detectors.state.to_bytes", failing)
         learn(handle, stream[:30])
         learn(handle, stream[30:31])
-        assert "a: The last snapshot could not be saved" in registry.complaints()[0]
+        assert "a: The last snapshot could not be saved" in registry.problems()[0]
     learn(handle, stream[31:60])
     learn(handle, stream[60:61])  # applied after the snapshot is saved
-    assert registry.complaints() == []
+    assert registry.problems() == []
     assert n_rows(registry)["snapshots"] == 1
     registry.close()
 

@@ -20,7 +20,8 @@ from imondrian.cli.watch_rows import Row, WatchRows
 from imondrian.cli.watch_summary import KeyedCounts
 from imondrian.cli.watch_times import TimeState, WatchTimes
 from imondrian.fleet.fleet import Fleet
-from imondrian.fleet.results import FleetResults, Key
+from imondrian.fleet.keys import Key
+from imondrian.fleet.results import FleetResults
 from imondrian.tables.line_records import Parser
 
 _ALARMS = "alarms"  # key among the extra values of the model file
@@ -111,7 +112,7 @@ class KeyedWatcher:
         if fleet is None and self._rows.features.names and any(row.key is not None for row in rows):
             fleet = self._watch_fleet.create(self._rows.features)
         keyed = [] if fleet is None else self._rows_of_fleet(fleet, rows)
-        self._watch_fleet.begin(len(rows), keyed)
+        self._watch_fleet.start_lines(len(rows), keyed)
         columns: list[dict[str, Any]] = [{**NO_RESULTS, BORROWED: False}] * len(rows)
         events: list[tuple[Key, dict[str, Any]]] = []
         if fleet is not None and keyed:

@@ -16,25 +16,27 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.model_files import is_fleet_file
 
 _POSITION, _N_SEEN, _KEYS = "position", "n_seen", "keys"  # among the extra values of the model file
-_FIXED = ("shingle", "missing", "learn_anomalies")  # options that have one possible value
+_FIXED = ("shingle", "missing", "learn_anomalies")  # options of `watch` that a fleet does not have
 _MAX_ROWS = 2**53
 
 
 class _Batch(NamedTuple):
-    """Lines that are being processed; those with a key are rows of the fleet."""
+    """Lines of the input that are being processed; those with a key are rows of the fleet."""
 
     n_lines: int = 0
-    keyed: list[int] = []  # noqa: RUF012 (never changed)  # numbers of the lines with a key
+    keyed: list[int] = []  # noqa: RUF012 (never changed)  # indices of the lines with a key
     n_rows_before: int = 0  # rows of the fleet before the batch
 
     def n_done(self, n_rows: int) -> int:
-        """Return how many lines are processed, when the fleet has processed n_rows rows."""
+        """Return how many lines are processed if the fleet has processed n_rows rows so far."""
         n_keyed = n_rows - self.n_rows_before
         return self.n_lines if n_keyed == len(self.keyed) else self.keyed[n_keyed]
 
 
 class WatchFleet:
-    """The fleet, once it exists, with its model file and the position in a followed file.
+    """The fleet of `watch --by` with its model file and the position in a followed file.
+
+    A new fleet is created when the features are known; until then, `fleet` is None.
 
     Parameters
     ----------
@@ -123,21 +125,21 @@ class WatchFleet:
         return self.fleet
 
     def start_batch(self, position_after: PositionAfter) -> None:
-        """Start a batch of lines; `position_after` returns the position in the file after any number of them."""
+        """Start a batch of lines; `position_after` returns the position in the file after a number of lines."""
         self._position_after = position_after
 
-    def begin(self, n_lines: int, keyed: list[int]) -> None:
-        """Begin to process the first n_lines lines of the batch; those with a key have the numbers `keyed`."""
+    def start_lines(self, n_lines: int, keyed: list[int]) -> None:
+        """Start to process the first n_lines lines of the batch; `keyed` are the indices of those with a key."""
         self._batch = _Batch(n_lines, keyed, 0 if self.fleet is None else self.fleet.n_rows)
 
     def end_batch(self) -> None:
-        """Count the lines of the batch, and store the position after it."""
+        """Count the lines of the batch, and remember the position after it."""
         self.position = self._current_position()
         self._n_before, self._batch, self._position_after = self.n_seen, _Batch(), None
         self._batch = self._batch._replace(n_rows_before=0 if self.fleet is None else self.fleet.n_rows)
 
     def save(self, extra: dict[str, Any]) -> None:
-        """Save the fleet, if it exists and has a model file, with further values."""
+        """Save the fleet with extra values, if it exists and has a model file."""
         if self._options.model is not None and self.fleet is not None:
             position = self._current_position()
             place = None if position is None else position._asdict()
@@ -155,7 +157,7 @@ class WatchFleet:
         return self._batch.n_done(0 if self.fleet is None else self.fleet.n_rows)
 
     def _current_position(self) -> FilePosition | None:
-        """Return the position after the last processed line, also in the middle of a batch."""
+        """Return the position after the last processed line, which may be in the middle of a batch."""
         after = None if self._position_after is None else self._position_after(self._n_done)
         return after or self.position
 
@@ -185,7 +187,7 @@ class WatchFleet:
         return fleet
 
     def _check(self, fleet: Fleet, path: str) -> None:
-        """Raise an InvalidInputError if a resumed fleet does not match the options, or its values are invalid."""
+        """Raise an InvalidInputError if a resumed fleet does not match the options, or its extra values are invalid."""
         extra = fleet.extra
         check_parameters(self._explicit_options, fleet.parameters, path)
         keys, n_seen, position = extra.get(_KEYS), extra.get(_N_SEEN, fleet.n_rows), extra.get(_POSITION)
@@ -201,7 +203,7 @@ class WatchFleet:
             self.settings.check_features([str(name) for name in fleet.feature_names], ())
 
     def _without_parameter_name(self, error: ImondrianError) -> ImondrianError:
-        """Return an error that names the option instead of the parameter of the class."""
+        """Return the error; if it is about `max_bytes`, one about the option --max-memory instead."""
         text = str(error).partition("max_bytes must be between ")[2]
         if not text:
             return error

@@ -7,7 +7,8 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.cli.watch_incidents import TimeValue, incident_as_json, is_time
 from imondrian.cli.watch_keys import members_of_key
 from imondrian.fleet.fleet import Fleet
-from imondrian.fleet.results import Key, KeyEvent
+from imondrian.fleet.keys import Key
+from imondrian.fleet.results import KeyEvent
 
 _MAX_ALARMS = 64  # of a key that are remembered before the unnecessary ones are looked for
 _MAX_KEYS = 10_000  # whose alarms are remembered; those that were remembered first are forgotten first

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.fleet.results import Key
+from imondrian.fleet.keys import Key
 from imondrian.tables.cells import shown
 from imondrian.tables.line_records import Values
 

@@ -1,11 +1,11 @@
-"""Detectors of many keys side by side in one set of tables: score, learn and label a block of rows, grouped by key.
+"""Detectors of many keys in shared tables: score, learn and label a block of rows, grouped by key.
 
-A shard holds the detectors of some keys. Detector k has the trees k * n_trees, ..., (k + 1) * n_trees - 1 of the shard
-and entry k of every other array. Each detector does what a `StreamDetector` with a window does, bit for bit.
+A shard contains the detectors of some keys. Detector k has the trees k * n_trees, ..., (k + 1) * n_trees - 1 of the
+shard, and item k of every other array. Each detector does what a `StreamDetector` with a window does, bit for bit.
 
-A group is the rows of one key in a block, in their order. It records the counts that the detector had when the block
-was planned; a kernel skips the groups that the detector has processed already. So an interrupted block can be completed
-by processing all of it again.
+A group contains the rows of one key in a block, in the order of arrival. It has the counts of its detector before the
+block. If they are no longer those of the detector, an earlier, interrupted call has processed the group, and kernels
+skip it. So an interrupted block is completed by processing it again.
 """
 
 from typing import Any, NamedTuple
@@ -28,9 +28,9 @@ COUNTS = np.dtype(
     [
         ("number", np.int64),  # number of the next point of the window
         ("next_step", np.int64),  # number of points after which weights and levels are updated next
-        ("n_seen", np.int64),
-        ("n_skipped", np.int64),
-        ("n_scored", np.int64),
+        ("n_seen", np.int64),  # rows so far
+        ("n_skipped", np.int64),  # of them unusable
+        ("n_scored", np.int64),  # of them usable
     ]
 )
 GROUP = np.dtype(
@@ -46,21 +46,21 @@ _CLOCK_SIZE = new_clock().size
 
 
 class Shard(NamedTuple):
-    """The detectors of some keys."""
+    """The detectors of some keys: the first axis of every array but the trees is the detector."""
 
     trees: Trees
-    rings: Array  # the points of each window: detector, row, feature
+    rings: Array  # points of the windows: detector, row, feature
     moments: Array  # of the points of each window at its last step: detector, 3, feature
     weights: Array  # of the features: detector, feature
     histograms: Array  # of the scores: detector, 2, N_BINS
-    clocks: Array  # of the histograms
-    counts: Array  # COUNTS of each detector
+    clocks: Array  # of the histograms: detector, item of the clock
+    counts: Array  # of type COUNTS
 
 
 class Block(NamedTuple):
-    """Rows of keys in a shard."""
+    """Rows of keys in one shard. `order` and the arrays after it have the rows of all shards."""
 
-    groups: Array  # of type GROUP, one per key
+    groups: Array  # of type GROUP, one per key of this shard
     order: Array  # positions in X, group by group
     X: Array  # points; an unusable row is NaN
     scores: Array  # output; NaN for an unusable row
@@ -68,16 +68,16 @@ class Block(NamedTuple):
 
 
 class LabelRule(NamedTuple):
-    """How scores are labelled."""
+    """How rows are labelled by their scores."""
 
     value: float  # parameter of the rule: a probability, a share or a score
-    growth: float  # factor between the weights of successive scores
-    run_weight: float  # of a surprising score that continues a run
-    warm_up: int  # number of points before any is labelled as an anomaly
+    growth: float  # factor between the weights of successive scores in the histogram
+    run_weight: float  # weight of a surprising score that follows another one
+    warm_up: int  # number of scored rows before any row is labelled as an anomaly
 
 
 class Labels(NamedTuple):
-    """Output for each row of a block."""
+    """Output: the labels of each row of a block."""
 
     thresholds: Array
     surprises: Array
@@ -99,7 +99,7 @@ def shard_arrays(n_keys: int, window: int, n_features: int) -> dict[str, Any]:
 
 @kernel
 def start_detector(shard: Shard, k: int, seed: np.uint64, weights: Array, clock: Array) -> None:
-    """Start a detector in entry k, which must be clear."""
+    """Start a detector in item k of a shard, which must be clear."""
     n_trees = shard.trees.heads.size // shard.counts.size
     heads = shard.trees.heads[k * n_trees : (k + 1) * n_trees]
     start_streams(heads, seed)
@@ -109,27 +109,22 @@ def start_detector(shard: Shard, k: int, seed: np.uint64, weights: Array, clock:
     shard.counts[k]["next_step"] = 1
 
 
+# -- scores -----------------------------------------------------------------------------------------------------------
+
+
 @kernel
 def score_sizes_and_learn(shard: Shard, selection: Selection, n_scaled: int, block: Block) -> None:
     """Score each row by the log size of its cell, then learn it. The weights of the first n_scaled features adapt."""
     n_trees, scratch = shard.trees.heads.size // shard.counts.size, new_placed_row(shard.trees)
     for g in range(block.groups.size):
         k = block.groups[g]["detector"]
-        if shard.counts[k]["number"] != block.groups[g]["number"]:
-            continue
-        for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+        for p in rows_to_learn(shard, block, g):
             i = block.order[p]
-            if not begin_row(shard, k, block, i):
-                continue
-            total = 0.0
-            for t in range(k * n_trees, (k + 1) * n_trees):
-                level = shard.trees.heads[t]["level"]
-                if tree_population(shard.trees, t) > 1 and not np.isnan(level):
-                    total += excess_of_row(shard.trees, t, block.X[i], shard.weights[k], level, scratch)
-            block.scores[i] = score_of_log_size(total / n_trees)
-            if learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch):
-                for t in range(k * n_trees, (k + 1) * n_trees):
-                    write_level(shard.trees, t, shard.weights[k])
+            if write_deviations(shard, k, block, i):
+                block.scores[i] = size_score(shard, k, n_trees, block.X[i], scratch)
+                if learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch):
+                    for t in range(k * n_trees, (k + 1) * n_trees):
+                        write_level(shard.trees, t, shard.weights[k])
 
 
 @kernel
@@ -138,23 +133,11 @@ def score_expected_depths_and_learn(shard: Shard, selection: Selection, n_scaled
     n_trees, scratch = shard.trees.heads.size // shard.counts.size, new_placed_row(shard.trees)
     for g in range(block.groups.size):
         k = block.groups[g]["detector"]
-        if shard.counts[k]["number"] != block.groups[g]["number"]:
-            continue
-        for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+        for p in rows_to_learn(shard, block, g):
             i = block.order[p]
-            if not begin_row(shard, k, block, i):
-                continue
-            total, n, average = 0.0, 0, 0.0
-            for t in range(k * n_trees, (k + 1) * n_trees):
-                if tree_population(shard.trees, t) != n:
-                    n = tree_population(shard.trees, t)
-                    average = average_path_length(n)
-                length = 0.0
-                if n > 1:
-                    length = expected_depth_of_row(shard.trees, t, block.X[i], shard.weights[k], scratch)
-                total += relative_depth(length, average)
-            block.scores[i] = score_of_depth(total / n_trees)
-            learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch)
+            if write_deviations(shard, k, block, i):
+                block.scores[i] = expected_depth_score(shard, k, n_trees, block.X[i], scratch)
+                learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch)
 
 
 @kernel
@@ -164,23 +147,24 @@ def score_depths_and_learn(shard: Shard, selection: Selection, n_scaled: int, bl
     depths = np.empty(block.X.shape[0])
     for g in range(block.groups.size):
         k = block.groups[g]["detector"]
-        if shard.counts[k]["number"] != block.groups[g]["number"]:
-            continue
-        for p in range(block.groups[g]["first"], block.groups[g]["end"]):
+        for p in rows_to_learn(shard, block, g):
             i = block.order[p]
-            if not begin_row(shard, k, block, i):
-                continue
-            total = 0.0
-            for t in range(k * n_trees, (k + 1) * n_trees):
-                write_relative_depths(shard.trees, t, block.X, i, i + 1, depths)
-                total += depths[i]
-            block.scores[i] = score_of_depth(total / n_trees)
-            learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch)
+            if write_deviations(shard, k, block, i):
+                block.scores[i] = depth_score(shard, k, n_trees, block.X, i, depths)
+                learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch)
 
 
 @helper
-def begin_row(shard: Shard, k: int, block: Block, i: int) -> bool:
-    """Write how far row i is from the mean of the window; return False if the row is unusable."""
+def rows_to_learn(shard: Shard, block: Block, g: int) -> range:
+    """Return the positions in `order` of the rows of group g; none if its detector has learned them."""
+    group = block.groups[g]
+    is_learned = shard.counts[group["detector"]]["number"] != group["number"]
+    return range(group["end"] if is_learned else group["first"], group["end"])
+
+
+@helper
+def write_deviations(shard: Shard, k: int, block: Block, i: int) -> bool:
+    """Write how far row i is from the mean of the window; return False if the row is unusable (its score is NaN)."""
     if np.isnan(block.X[i, 0]):
         block.scores[i] = np.nan
         return False
@@ -188,6 +172,42 @@ def begin_row(shard: Shard, k: int, block: Block, i: int) -> bool:
         factor = weight(shard.moments[k, COUNT, j], shard.moments[k, MEAN, j], shard.moments[k, SQUARES, j])
         block.deviations[i, j] = (block.X[i, j] - shard.moments[k, MEAN, j]) * factor
     return True
+
+
+@helper
+def size_score(shard: Shard, k: int, n_trees: int, x: Array, scratch: Array) -> float:
+    """Return the score of x by the log size of its cells in the trees of detector k."""
+    total = 0.0
+    for t in range(k * n_trees, (k + 1) * n_trees):
+        level = shard.trees.heads[t]["level"]
+        if tree_population(shard.trees, t) > 1 and not np.isnan(level):
+            total += excess_of_row(shard.trees, t, x, shard.weights[k], level, scratch)
+    return score_of_log_size(total / n_trees)
+
+
+@helper
+def expected_depth_score(shard: Shard, k: int, n_trees: int, x: Array, scratch: Array) -> float:
+    """Return the score of x by its expected depth in the trees of detector k."""
+    total, n, average = 0.0, 0, 0.0
+    for t in range(k * n_trees, (k + 1) * n_trees):
+        if tree_population(shard.trees, t) != n:
+            n = tree_population(shard.trees, t)
+            average = average_path_length(n)
+        length = 0.0
+        if n > 1:
+            length = expected_depth_of_row(shard.trees, t, x, shard.weights[k], scratch)
+        total += relative_depth(length, average)
+    return score_of_depth(total / n_trees)
+
+
+@helper
+def depth_score(shard: Shard, k: int, n_trees: int, X: Array, i: int, depths: Array) -> float:
+    """Return the score of row i by its path lengths in the trees of detector k; `depths` is scratch space."""
+    total = 0.0
+    for t in range(k * n_trees, (k + 1) * n_trees):
+        write_relative_depths(shard.trees, t, X, i, i + 1, depths)
+        total += depths[i]
+    return score_of_depth(total / n_trees)
 
 
 @helper
@@ -226,62 +246,60 @@ def take_step(shard: Shard, k: int, n_scaled: int) -> None:
 
 @kernel
 def label_by_surprise(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
-    """Label the scored rows of a block; an ordinary row is an anomaly with the probability `rule.value`."""
+    """Label the scored rows of a block such that an ordinary row is an anomaly with the probability `rule.value`."""
     for g in range(block.groups.size):
-        if is_due(shard, block.groups, g):
-            k = block.groups[g]["detector"]
-            for p in range(block.groups[g]["first"], block.groups[g]["end"]):
-                tail = tail_of(shard.histograms[k], shard.clocks[k])
-                threshold = threshold_in(shard.histograms[k], tail, rule.value)
-                label_row(shard, k, rule, block, labels, block.order[p], tail, threshold)
+        k = block.groups[g]["detector"]
+        for p in rows_to_label(shard, block, g):
+            tail = tail_of(shard.histograms[k], shard.clocks[k])
+            threshold = threshold_in(shard.histograms[k], tail, rule.value)
+            label_row(shard, k, rule, block, labels, block.order[p], tail, threshold)
 
 
 @kernel
 def label_by_score(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
     """Label the scored rows of a block: scores above `rule.value` are anomalies."""
     for g in range(block.groups.size):
-        if is_due(shard, block.groups, g):
-            k = block.groups[g]["detector"]
-            for p in range(block.groups[g]["first"], block.groups[g]["end"]):
-                tail = tail_of(shard.histograms[k], shard.clocks[k])
-                label_row(shard, k, rule, block, labels, block.order[p], tail, rule.value)
+        k = block.groups[g]["detector"]
+        for p in rows_to_label(shard, block, g):
+            tail = tail_of(shard.histograms[k], shard.clocks[k])
+            label_row(shard, k, rule, block, labels, block.order[p], tail, rule.value)
 
 
 @kernel
 def label_by_share(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
     """Label the scored rows of a block: about the share `rule.value` of the latest scores are anomalies."""
     for g in range(block.groups.size):
-        if is_due(shard, block.groups, g):
-            k = block.groups[g]["detector"]
-            for p in range(block.groups[g]["first"], block.groups[g]["end"]):
-                tail = tail_of(shard.histograms[k], shard.clocks[k])
-                threshold = quantile_threshold(shard.histograms[k], rule.value)
-                label_row(shard, k, rule, block, labels, block.order[p], tail, threshold)
+        k = block.groups[g]["detector"]
+        for p in rows_to_label(shard, block, g):
+            tail = tail_of(shard.histograms[k], shard.clocks[k])
+            threshold = quantile_threshold(shard.histograms[k], rule.value)
+            label_row(shard, k, rule, block, labels, block.order[p], tail, threshold)
 
 
 @kernel
 def label_by_two_means(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
-    """Label the scored rows of a block: those of the upper of two clusters of scores are anomalies."""
+    """Label the scored rows of a block: scores in the upper one of two clusters are anomalies."""
     for g in range(block.groups.size):
-        if is_due(shard, block.groups, g):
-            k = block.groups[g]["detector"]
-            for p in range(block.groups[g]["first"], block.groups[g]["end"]):
-                tail = tail_of(shard.histograms[k], shard.clocks[k])
-                threshold = two_means_threshold(shard.histograms[k])
-                label_row(shard, k, rule, block, labels, block.order[p], tail, threshold)
+        k = block.groups[g]["detector"]
+        for p in rows_to_label(shard, block, g):
+            tail = tail_of(shard.histograms[k], shard.clocks[k])
+            threshold = two_means_threshold(shard.histograms[k])
+            label_row(shard, k, rule, block, labels, block.order[p], tail, threshold)
 
 
 @helper
-def is_due(shard: Shard, groups: Array, g: int) -> bool:
-    """Return True if the rows of a group have not been labelled yet."""
-    return shard.counts[groups[g]["detector"]]["n_seen"] == groups[g]["n_seen"]
+def rows_to_label(shard: Shard, block: Block, g: int) -> range:
+    """Return the positions in `order` of the rows of group g; none if its detector has counted them."""
+    group = block.groups[g]
+    is_labelled = shard.counts[group["detector"]]["n_seen"] != group["n_seen"]
+    return range(group["end"] if is_labelled else group["first"], group["end"])
 
 
 @helper
 def label_row(
     shard: Shard, k: int, rule: LabelRule, block: Block, labels: Labels, i: int, tail: Tail, threshold: float
 ) -> None:
-    """Label row i, and count it: its score counts for the threshold after the first half of the warm-up."""
+    """Label row i and count it; after the first half of the warm-up, its score counts for later thresholds."""
     counts, score = shard.counts[k], block.scores[i]
     surprise = surprise_in(shard.histograms[k], tail, score)
     if counts["n_scored"] >= rule.warm_up // 2:

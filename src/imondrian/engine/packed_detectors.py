@@ -1,7 +1,7 @@
-"""Detectors with windows in few bytes: of a tree only its head and cuts are stored, the rest is rebuilt.
+"""Trees of detectors with windows in few bytes: only heads and cuts are stored, and the rest is rebuilt.
 
-The points of a tree are those of its window that its hash key selects; a walk down the cuts finds the leaf of each.
-Parents, copies, populations and boxes follow from the leaves.
+A tree holds the points of the window that its hash key selects. Following the cuts from the root finds the leaf of each
+point. Parents, copies, populations and boxes are computed from cuts and leaves.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ from imondrian.engine.window import Selection, is_selected
 
 @kernel
 def pack_cuts(trees: Trees, chosen: Array, times: Array, values: Array, children: Array, features: Array) -> None:
-    """Write the cuts of the chosen trees to these arrays, tree by tree."""
+    """Copy the cuts of the chosen trees to these arrays, one tree after the other."""
     end = 0
     for t in chosen:
         for slot in range(n_inner(trees, t)):
@@ -38,9 +38,10 @@ def pack_cuts(trees: Trees, chosen: Array, times: Array, values: Array, children
 
 @kernel
 def unpack_cuts(trees: Trees, chosen: Array, times: Array, values: Array, children: Array, features: Array) -> None:
-    """Write what `pack_cuts` has written to the chosen trees, whose heads must be set and whose slots must be zero.
+    """Copy the cuts from arrays that `pack_cuts` has written to the chosen trees.
 
-    The numbers of leaves in the heads must be at most that of the slots, and match the lengths of the arrays.
+    The trees must have their heads, and all slots must be zero. The caller has checked that no tree has more leaves
+    than slots, and that the lengths of the arrays match the numbers of leaves.
     """
     end = 0
     for t in chosen:
@@ -52,11 +53,11 @@ def unpack_cuts(trees: Trees, chosen: Array, times: Array, values: Array, childr
 
 
 @kernel
-def rebuild_trees(trees: Trees, chosen: Array, rings: Array, numbers: Array, selection: Selection) -> int:
-    """Compute everything else of trees that have heads and cuts; return the first damaged tree, or NONE.
+def rebuild_window_trees(trees: Trees, chosen: Array, rings: Array, numbers: Array, selection: Selection) -> int:
+    """Rebuild the chosen trees, which have heads and cuts; return the first damaged tree, or NONE.
 
-    `chosen` has the trees of the first detector, then those of the second and so on; ring k and numbers[k], the number
-    of the next point, are those of detector k.
+    `chosen` contains the trees of the first detector, then those of the second, and so on. rings[k] and numbers[k], the
+    number of the next point, belong to the k-th of these detectors.
     """
     n_trees, order = chosen.size // max(numbers.size, 1), np.empty(trees.cuts.shape[1], np.uint32)
     for i in range(chosen.size):
@@ -93,7 +94,7 @@ def write_parents(trees: Trees, t: int) -> None:
 
 @helper
 def write_point(trees: Trees, t: int, x: Array) -> bool:
-    """Write x to its leaf, or count it there; return False if another point is there."""
+    """Write x to its leaf, or count it if the leaf has the same point; return False if it has another point."""
     n_leaves = trees.heads[t]["n_leaves"]
     if n_leaves == 0:
         return False
@@ -115,10 +116,10 @@ def write_point(trees: Trees, t: int, x: Array) -> bool:
 
 @helper
 def write_order(trees: Trees, t: int, order: Array) -> int:
-    """Write the inner nodes below the root, each before its children; return their number.
+    """Write the inner nodes, from the root down, each before its children; return their number.
 
-    The end of `order` is the stack of the nodes that remain. If the cuts form a cycle, the number is too large or too
-    small.
+    The end of `order` is the stack of the nodes to visit. If the cuts form a cycle, or a node has two parents, the
+    function returns NONE, or a number that is not that of all inner nodes.
     """
     n_done, top, root = 0, order.size, trees.heads[t]["root"]
     if trees.heads[t]["n_leaves"] > 0 and not is_leaf(root):

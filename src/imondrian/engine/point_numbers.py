@@ -1,4 +1,8 @@
-"""Number the distinct points of a forest, so that a model file contains each of them once."""
+"""Number the distinct points of a forest, so that a model file contains each of them once.
+
+Points are found in a hash table with linear probing. An entry of it has the number and the hash of a point. The point
+with a number is a row of the ring, or the point of the first leaf that has the number.
+"""
 
 from typing import Any
 
@@ -13,10 +17,10 @@ _SMALLEST_TABLE = 64
 
 @kernel
 def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, leaves: Array, first_leaf: Array) -> int:
-    """Write the number of the point in each leaf; return how many distinct points have no equal row in the ring.
+    """Write the number of the point in each leaf; return how many distinct points are not rows of the ring.
 
-    Equal points have equal numbers. Rows are compared bit by bit, so that 0.0 and -0.0 differ. They are found by a hash
-    with a secret key, so that no data can make the search slow.
+    Equal points have equal numbers. Points are compared bit by bit, so that 0.0 and -0.0 differ. The hash has a secret
+    key, so that nobody can choose points that make the search slow.
 
     Parameters
     ----------
@@ -25,9 +29,10 @@ def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, l
     n_leaves : array
         The number of leaves of each tree.
     ring : array of shape (n_rows, n_columns)
-        Rows that have the numbers 0, 1, ...; other points are numbered from n_rows on, in the order of the leaves.
+        The points of the window, if there is one. Its rows have the numbers 0, ..., n_rows - 1. Other points are
+        numbered from n_rows on, in the order of the leaves.
     key : int
-        The secret key.
+        The secret key of the hash.
     leaves : array of shape (n_trees, n_slots)
         Output: the number of the point in each leaf.
     first_leaf : array
@@ -37,11 +42,12 @@ def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, l
     numbers, hashes = index_of_ring(ring, rows, first_leaf, key)
     n_numbers = ring.shape[0]
     for t in range(points.shape[0]):
-        is_aligned = t > 0  # so far: trees that hold all points have them in the same slots
+        # True while all leaves so far have the points of the tree before: trees that hold all points need no search
+        is_aligned = t > 0
         for slot in range(n_leaves[t]):
             x = points[t, slot]
             is_aligned = is_aligned and slot < n_leaves[t - 1]
-            is_aligned = is_aligned and is_row(x, leaves[t - 1, slot], ring, rows, first_leaf)
+            is_aligned = is_aligned and is_numbered_row(x, leaves[t - 1, slot], ring, rows, first_leaf)
             if is_aligned:
                 leaves[t, slot] = leaves[t - 1, slot]
                 continue
@@ -59,7 +65,7 @@ def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, l
 
 @allocating_helper
 def index_of_ring(ring: Array, rows: Array, first_leaf: Array, key: Any) -> tuple[Array, Array]:
-    """Return a hash table of the rows of the ring (of equal rows, the first): their numbers and their hashes."""
+    """Return a hash table with the rows of the ring: numbers and hashes. Of equal rows, it has the first."""
     n_entries = _SMALLEST_TABLE
     while n_entries < 4 * ring.shape[0]:
         n_entries *= 2
@@ -88,19 +94,19 @@ def enlarged(numbers: Array, hashes: Array) -> tuple[Array, Array]:
 
 @helper
 def entry_of(x: Array, x_hash: Any, numbers: Array, hashes: Array, ring: Array, rows: Array, first_leaf: Array) -> Any:
-    """Return the entry of the hash table that contains a row, or a free entry if there is none."""
+    """Return the entry of the hash table that contains x, or the free entry where x belongs."""
     mask = np.int64(numbers.size - 1)  # the size is a power of two
     entry = np.int64(x_hash & np.uint64(mask))
     while numbers[entry] != _FREE:
-        if hashes[entry] == x_hash and is_row(x, numbers[entry], ring, rows, first_leaf):
+        if hashes[entry] == x_hash and is_numbered_row(x, numbers[entry], ring, rows, first_leaf):
             return entry
         entry = (entry + 1) & mask
     return entry
 
 
 @helper
-def is_row(x: Array, number: int, ring: Array, rows: Array, first_leaf: Array) -> bool:
-    """Return True if x is the row with a number."""
+def is_numbered_row(x: Array, number: int, ring: Array, rows: Array, first_leaf: Array) -> bool:
+    """Return True if x is the point with this number."""
     n_ring = ring.shape[0]
     return is_same(x, ring[number]) if number < n_ring else is_same(x, rows[first_leaf[number - n_ring]])
 

@@ -1,6 +1,6 @@
-"""Rebuild trees from what a model file stores of them: cuts, copies, and the number of the point in each leaf.
+"""Rebuild trees from the contents of a model file: heads, cuts, copies, and the row number of the point in each leaf.
 
-Points, parents, populations and boxes are computed. Nothing in the input is trusted: the first problem ends the pass.
+Points, parents, populations and boxes are computed. All input is checked, and rebuilding stops at the first problem.
 """
 
 import math
@@ -53,25 +53,25 @@ _MAX_POPULATION = np.int64(2**32 - 1)
 
 
 @kernel
-def rebuild_trees(trees: Trees, rows: Array, leaves: Array, is_named: Array, position: Array) -> int:
+def rebuild_trees(trees: Trees, rows: Array, leaves: Array, is_referenced: Array, position: Array) -> int:
     """Compute points, parents, populations and boxes of all trees; return the first problem, or SOUND.
 
     Parameters
     ----------
     trees : Trees
-        Trees with heads, copies, and cuts without populations. Everything else is zero, and is written.
+        Trees with heads, copies, and cuts without populations. Everything else must be zero, and is written.
     rows : array
-        The coded rows that leaves can hold; a row of NaN is unused. All numbers must be within MAX_SIZE.
+        The coded rows to which leaves can refer; a row of NaN is unused. All numbers must be within MAX_SIZE.
     leaves : array of shape (n_trees, n_slots)
         The row number of the point in each leaf.
-    is_named : array
-        Output, for each row: True if a leaf names it; must be False before.
+    is_referenced : array
+        Output, False at first: which rows a leaf refers to.
     position : array of two integers
         Output: the tree and the slot of the problem; the slot is NONE if it concerns the whole tree.
     """
     order = np.empty(trees.cuts.shape[1], np.uint32)
     for t in range(trees.heads.size):
-        problem, slot = rebuild(trees, t, rows, leaves, is_named, order)
+        problem, slot = rebuild(trees, t, rows, leaves, is_referenced, order)
         if problem != SOUND:
             position[0], position[1] = t, slot
             return problem
@@ -79,15 +79,15 @@ def rebuild_trees(trees: Trees, rows: Array, leaves: Array, is_named: Array, pos
 
 
 @helper
-def rebuild(trees: Trees, t: int, rows: Array, leaves: Array, is_named: Array, order: Array) -> tuple[int, int]:
-    """Rebuild tree t; return the first problem, or SOUND, and its slot. `order` is scratch space."""
+def rebuild(trees: Trees, t: int, rows: Array, leaves: Array, is_referenced: Array, order: Array) -> tuple[int, int]:
+    """Rebuild tree t; return the first problem, or SOUND, and its slot or NONE. `order` is scratch space."""
     if not has_possible_counts(trees, t):
         return _COUNTER, NONE
     problem, slot = check_unused_slots(trees, t, leaves)
     if problem == SOUND:
         problem, slot = check_nodes(trees, t)
     if problem == SOUND:
-        problem, slot = write_leaves(trees, t, rows, leaves, is_named)
+        problem, slot = write_leaves(trees, t, rows, leaves, is_referenced)
     if problem == SOUND:
         problem, slot = write_parents(trees, t)
     if problem == SOUND and write_order(trees, t, order) < n_inner(trees, t):
@@ -99,7 +99,7 @@ def rebuild(trees: Trees, t: int, rows: Array, leaves: Array, is_named: Array, o
 
 @helper
 def check_unused_slots(trees: Trees, t: int, leaves: Array) -> tuple[int, int]:
-    """Check that unused slots are zero."""
+    """Check that unused slots are zero; this and the following functions return a problem, or SOUND, and its slot."""
     for slot in range(trees.heads[t]["n_leaves"], trees.points.shape[1]):
         if trees.copies[t, slot] != 0 or leaves[t, slot] != 0:
             return _UNUSED, slot
@@ -113,7 +113,7 @@ def check_unused_slots(trees: Trees, t: int, leaves: Array) -> tuple[int, int]:
 
 @helper
 def check_nodes(trees: Trees, t: int) -> tuple[int, int]:
-    """Check that root and children are nodes in use, and that cuts name existing features."""
+    """Check that the root and all children are nodes in use, and that the features of cuts exist."""
     root = trees.heads[t]["root"]
     if trees.heads[t]["n_leaves"] == 0:
         return (SOUND if root == NO_NODE else _ROOT), NONE
@@ -129,15 +129,15 @@ def check_nodes(trees: Trees, t: int) -> tuple[int, int]:
 
 
 @helper
-def write_leaves(trees: Trees, t: int, rows: Array, leaves: Array, is_named: Array) -> tuple[int, int]:
-    """Write the point of each leaf."""
+def write_leaves(trees: Trees, t: int, rows: Array, leaves: Array, is_referenced: Array) -> tuple[int, int]:
+    """Write the point of each leaf; check that its row exists and that it has copies."""
     for slot in range(trees.heads[t]["n_leaves"]):
         number = leaves[t, slot]
         if not 0 <= number < rows.shape[0] or math.isnan(rows[number, 0]):
             return _NO_POINT, slot
         if trees.copies[t, slot] == 0:
             return _NO_COPY, slot
-        is_named[number] = True
+        is_referenced[number] = True
         write_point(trees, t, slot, rows[number])
     return SOUND, NONE
 
@@ -171,10 +171,11 @@ def write_parents(trees: Trees, t: int) -> tuple[int, int]:
 
 @helper
 def write_order(trees: Trees, t: int, order: Array) -> int:
-    """Write the inner nodes below the root, each before its children, and left before right; return their number.
+    """Write the inner nodes, from the root down, to `order`; return their number.
 
-    This is the order in which `build` creates nodes, so memory is read in sequence. No node has two parents, so each is
-    reached once. The end of `order` is the stack of the nodes that remain.
+    A node comes before its children, and the left subtree before the right one. This is the order in which `build`
+    creates nodes, so that memory is read sequentially. `write_parents` has checked that no node has two parents, so
+    each is reached once. The end of `order` is the stack of the nodes to visit.
     """
     n_done, top = 0, order.size
     if n_inner(trees, t) > 0 and not is_leaf(trees.heads[t]["root"]):
@@ -197,9 +198,9 @@ def write_order(trees: Trees, t: int, order: Array) -> int:
 
 @helper
 def write_inner_nodes(trees: Trees, t: int, order: Array) -> tuple[int, int]:
-    """Write population and box of each inner node, children first; check the cuts.
+    """Write the population and the box of each inner node, children first; check the cuts.
 
-    Among equal bounds, 0.0 and -0.0, the box gets 0.0.
+    A bound of the box that is zero becomes 0.0, never -0.0.
     """
     for i in range(n_inner(trees, t) - 1, -1, -1):
         slot = slot_of(order[i])
@@ -226,7 +227,7 @@ def has_time_in_order(trees: Trees, t: int, slot: int) -> bool:
 
 @helper
 def write_box(trees: Trees, t: int, slot: int) -> bool:
-    """Write the union of the children's boxes; return True if the cut separates them."""
+    """Write the bounding box of the children's boxes; return True if the cut separates them."""
     cut = trees.cuts[t, slot]
     left_lower, left_upper = bounds(trees, t, cut["left"])
     right_lower, right_upper = bounds(trees, t, cut["right"])

@@ -1,46 +1,46 @@
-"""Which keys of a fleet have changed since they were last saved elsewhere, for incremental snapshots."""
+"""The log of changed and removed keys, for incremental snapshots of a fleet."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from imondrian.fleet.results import Key
+from imondrian.fleet.keys import Key
 
 
 class _Log(NamedTuple):
-    """Keys, each with True if it was removed; replaced as a whole, so that an interruption leaves old or new."""
+    """Changed keys, with True for removed ones; replaced as a whole, so that an interruption leaves old or new."""
 
-    reported: dict[Key, bool]  # but not confirmed
-    latest: dict[Key, bool]  # since the last report
+    reported: dict[Key, bool]  # in the last report, and not confirmed
+    latest: dict[Key, bool]  # after the last report
 
 
 class ChangeLog:
-    """Records changed and removed keys, from the call of `start` on."""
+    """Which keys have changed or were removed. Nothing is recorded before `start` is called."""
 
     def __init__(self) -> None:
         self._log: _Log | None = None
 
     @property
     def is_active(self) -> bool:
-        """Whether changes are recorded."""
+        """True after `start` was called."""
         return self._log is not None
 
     def record(self, keys: Iterable[Key], *, is_removed: bool) -> None:
-        """Record that keys changed or were removed; recording them twice is the same as once."""
+        """Record that keys changed or were removed; recording a key twice has the same effect as once."""
         if self._log is not None:
             self._log.latest.update(dict.fromkeys(keys, is_removed))
 
     def start(self, keys: Iterable[Key]) -> None:
-        """Start to record changes; these keys have changed."""
+        """Start to record changes. These keys are the first changed ones."""
         self._log = _Log({}, dict.fromkeys(keys, False))
 
     def report(self) -> dict[Key, bool]:
-        """Return the keys of the reports that were not confirmed and of the time since, True for removed ones."""
+        """Return all changed keys that are not confirmed, with True for removed ones."""
         if self._log is None:
             return {}
         self._log = _Log({**self._log.reported, **self._log.latest}, {})
         return self._log.reported
 
     def confirm(self) -> None:
-        """Do not report the keys of the last report again."""
+        """Remove the keys of the last report from the log, except those that have changed again."""
         if self._log is not None:
             self._log = self._log._replace(reported={})

@@ -1,9 +1,10 @@
-"""The common forest of a fleet: scores the rows of keys that have not warmed up, by what is ordinary for other keys.
+"""The common forest of a fleet, which scores the rows of keys that have not warmed up.
 
-It sees how far a row is from the mean of its key's window, in standard deviations, corrected for the number of points
-of the key. It learns a sample of the rows of
-keys that have warmed up, at the end of every EPOCH rows of the fleet, so that its scores do not depend on how the rows
-are divided into calls.
+It compares a row with rows of other keys. To make keys comparable, it sees only how far a row is from the mean of its
+key's window, in standard deviations, corrected for the number of points of the key (`as_normal`).
+
+It learns a sample of the rows of keys that have warmed up. The rows of the fleet are divided into epochs of EPOCH rows,
+and the forest changes only at the end of an epoch. So its scores do not depend on how the rows are divided into calls.
 """
 
 from collections.abc import Iterator
@@ -14,66 +15,32 @@ import numpy as np
 
 from imondrian.engine.jit import Array
 from imondrian.engine.window import step_length
+from imondrian.fleet.blocks import KeyedBlock
 from imondrian.models import storage
 from imondrian.stream.detector import StreamDetector
 
 EPOCH = 4096  # rows of the fleet between two updates
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio: multiples of it are evenly distributed
-_SAMPLED = np.uint64(2**64 // 64)  # one in 64 rows is offered to the forest
-MIN_POINTS = 16  # of a key, before its mean and standard deviation can be used
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio: its multiples are evenly distributed
+_SAMPLED = np.uint64(2**64 // 64)  # one in 64 rows is sampled
+_MIN_POINTS = 16  # of a key, before its mean and standard deviation can be used
 _N_TREES, _WINDOW, _MAX_SAMPLES = 32, 2048, 256
 
 
-def epochs(number: int, n_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of n_rows rows, numbered from `number`, that belong to different epochs: first row and end."""
-    first = 0
-    while first < n_rows:
-        end = min(n_rows, first + EPOCH - (number + first) % EPOCH)
-        yield first, end
-        first = end
+class _CommonScores(NamedTuple):
+    """Scores and labels of rows by the common forest."""
 
-
-def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
-    """Return deviations of rows with a normal distribution, if the values of their keys have one.
-
-    The deviation of a row from the mean of n points, in their standard deviations, has a Student distribution (up to a
-    factor): its tails are heavy if n is small. Wallace's approximation of the normal quantile [Wallace1959]. `n_points`
-    is the number of points of its key before each row; the mean is that of the last step of the window.
-    """
-    n = np.minimum(_last_step(n_points, window), window).astype(np.float64)[:, None]
-    freedom = np.maximum(n - 1.0, 1.0)
-    t_squared = deviations**2 * (freedom / (n + 1.0))
-    normal = np.sqrt(freedom * np.log1p(t_squared / freedom)) * (8.0 * freedom + 1.0) / (8.0 * freedom + 3.0)
-    return np.copysign(normal, deviations)
-
-
-def _last_step(n_points: Array, window: int) -> Array:
-    """Return the number of points at the last step of a window that has seen n_points points."""
-    steps = [0, 1]
-    while steps[-1] < min(window, n_points.max(initial=0)):
-        steps.append(steps[-1] + step_length(steps[-1], window))
-    return np.array(steps)[np.searchsorted(steps, n_points, side="right") - 1]
-
-
-class Borrowed(NamedTuple):
-    """Scores and labels from the common forest."""
-
-    is_known: bool  # False if the forest has not learned enough rows
     score: Array
     is_anomaly: Array
     threshold: float
     surprise: Array
 
 
-_NOTHING = np.empty(0), np.empty(0, np.bool_), 0.0, np.empty(0)
-
-
-class _Offered(NamedTuple):
-    """What was offered to the forest; replaced as a whole, so that an interruption leaves old or new."""
+class _Collected(NamedTuple):
+    """Sampled rows, not learned yet; replaced as a whole, so that an interruption leaves old or new."""
 
     n_rows: int  # rows of the fleet so far
-    waiting: Array  # rows of the current epoch, which are not learned yet
-    n_learned: int  # rows that the forest had learned before them
+    rows: Array  # sampled in the current epoch
+    n_learned: int  # rows that the forest had learned before this epoch
 
 
 class CommonForest:
@@ -103,40 +70,83 @@ class CommonForest:
             max_samples=_MAX_SAMPLES,
             missing="raise",
         )
-        self._offered = _Offered(0, np.empty((0, n_features)), 0)
+        self._collected = _Collected(0, np.empty((0, n_features)), 0)
+        self._scores: dict[int, _CommonScores | None] = {}  # of the current block, by epoch
 
     def use_threshold(self, threshold: Any) -> None:
         """Use another threshold from now on."""
         self._detector.threshold = threshold
 
-    def judge(self, deviations: Array) -> Borrowed:
-        """Score and label rows, without learning them."""
+    def begin_block(self) -> None:
+        """Begin a new block; the scores of the block before are not needed any more."""
+        self._scores = {}
+
+    def process(self, block: KeyedBlock, warm_up: int, window: int) -> Array:
+        """Replace the scores and labels of rows of keys that have not warmed up; learn a sample of the other rows.
+
+        If it is repeated for a block after an interruption, the scores are the same, and no row is learned twice.
+
+        Parameters
+        ----------
+        block : KeyedBlock
+            A block whose rows have been scored and labelled by the detectors of their keys.
+        warm_up : int
+            Number of scored rows after which a key has warmed up.
+        window : int
+            Length of the windows of the keys.
+
+        Returns
+        -------
+        is_borrowed : array
+            Which rows have the score and the label of the common forest.
+        """
+        is_borrowed = np.zeros(len(block.keys), np.bool_)
+        n_scored, is_usable = block.n_scored_before(), block.is_usable
+        is_warm = is_usable & (n_scored >= warm_up)
+        is_new = is_usable & ~is_warm & (n_scored >= _MIN_POINTS)
+        deviations = as_normal(block.deviations, n_scored, window)
+        for first, end in _parts_by_epoch(block.number, len(block.keys)):
+            rows, epoch = first + np.flatnonzero(is_new[first:end]), (block.number + first) // EPOCH
+            if epoch not in self._scores:
+                self._scores[epoch] = self._score(deviations[rows])
+            self._collect(block.number + first, deviations[first:end], is_warm[first:end])
+            scores = self._scores[epoch]
+            if scores is not None:
+                is_borrowed[rows] = True
+                block.scores[rows], block.labels.surprises[rows] = scores.score, scores.surprise
+                block.labels.thresholds[rows] = scores.threshold
+                block.labels.are_anomalies[rows] = scores.is_anomaly
+        return is_borrowed
+
+    def _score(self, deviations: Array) -> _CommonScores | None:
+        """Score and label rows without learning them; return None if the forest has not learned enough rows."""
         detector = self._detector
         if len(deviations) == 0 or not detector.is_warm:
-            return Borrowed(False, *_NOTHING)
+            return None
         scores, threshold = detector.score(deviations), detector.threshold_score
-        return Borrowed(True, scores, scores > threshold, threshold, detector.surprise(scores))
+        return _CommonScores(scores, scores > threshold, threshold, detector.surprise(scores))
 
-    def offer(self, first: int, deviations: Array, is_eligible: Array) -> None:
-        """Offer rows of one epoch, numbered from `first`; learn a sample of them if they complete the epoch.
+    def _collect(self, first: int, deviations: Array, is_warm: Array) -> None:
+        """Collect a sample of the rows of warm keys, all of one epoch; learn the sample if the epoch is complete.
 
-        After an interruption, the same rows must be offered again; none is learned twice.
+        The rows of the fleet have the numbers first, first + 1, ... After an interruption, the same rows must be passed
+        again.
         """
-        offered, end = self._offered, first + len(deviations)
-        if offered.n_rows < end:
-            sample = deviations[is_eligible & _is_sampled(first, end)]
-            waiting = np.vstack([offered.waiting, sample]) if len(sample) else offered.waiting
-            self._offered = offered = offered._replace(n_rows=end, waiting=waiting)
-        if offered.n_rows == end and end % EPOCH == 0:
-            n_done = self._detector.n_seen - offered.n_learned
-            if n_done < len(offered.waiting):
-                self._detector.process_many(offered.waiting[n_done:])
-            self._offered = _Offered(end, offered.waiting[:0], self._detector.n_seen)
+        collected, end = self._collected, first + len(deviations)
+        if collected.n_rows < end:
+            sample = deviations[is_warm & _is_sampled(first, end)]
+            rows = np.vstack([collected.rows, sample]) if len(sample) else collected.rows
+            self._collected = collected = collected._replace(n_rows=end, rows=rows)
+        if collected.n_rows == end and end % EPOCH == 0:
+            n_done = self._detector.n_seen - collected.n_learned  # by an interrupted call
+            if n_done < len(collected.rows):
+                self._detector.process_many(collected.rows[n_done:])
+            self._collected = _Collected(end, collected.rows[:0], self._detector.n_seen)
 
     def to_bytes(self) -> bytes:
-        """Return everything as bytes."""
+        """Return the forest and the collected rows as bytes."""
         file, (forest, notes) = BytesIO(), self._detector.snapshot()
-        storage.write(forest, file, {"detector": notes, "waiting": self._offered.waiting.tolist()})
+        storage.write(forest, file, {"detector": notes, "waiting": self._collected.rows.tolist()})
         return file.getvalue()
 
     def restore(self, content: bytes, n_rows: int) -> None:
@@ -145,17 +155,56 @@ class CommonForest:
         forest, notes = storage.read(BytesIO(content), name)
         with storage.damaged_file_errors(name):
             detector = StreamDetector.from_notes(forest, notes["detector"])
-            waiting = np.array(notes["waiting"], np.float64).reshape(-1, self._offered.waiting.shape[1])
+            rows = np.array(notes["waiting"], np.float64).reshape(-1, self._collected.rows.shape[1])
             if detector.parameters | {"threshold": 0} != self._detector.parameters | {"threshold": 0}:
                 raise ValueError("its parameters are not those of the fleet.")
-            if len(waiting) > EPOCH or not np.isfinite(waiting).all():
-                raise ValueError("its waiting rows are impossible.")
-        self._detector, self._offered = detector, _Offered(n_rows, waiting, detector.n_seen)
+            if len(rows) > EPOCH or not np.isfinite(rows).all():
+                raise ValueError("its collected rows are impossible.")
+        self._detector, self._collected = detector, _Collected(n_rows, rows, detector.n_seen)
+
+
+def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
+    """Transform deviations such that they are normally distributed if the values of each key are.
+
+    The deviation of a row from the mean of n points, in their standard deviations, has a Student distribution, up to a
+    factor. Its tails are heavy if n is small. Wallace's approximation [Wallace1959] returns the normal quantile.
+
+    Parameters
+    ----------
+    deviations : array of shape (n_rows, n_features)
+        Distances from the mean at the last step of the key's window, in standard deviations.
+    n_points : array of shape (n_rows,)
+        Number of points of the key before each row.
+    window : int
+        Length of the windows.
+    """
+    n = np.minimum(_last_step(n_points, window), window).astype(np.float64)[:, None]
+    freedom = np.maximum(n - 1.0, 1.0)
+    t_squared = deviations**2 * (freedom / (n + 1.0))
+    normal = np.sqrt(freedom * np.log1p(t_squared / freedom)) * (8.0 * freedom + 1.0) / (8.0 * freedom + 3.0)
+    return np.copysign(normal, deviations)
+
+
+def _last_step(n_points: Array, window: int) -> Array:
+    """Return the number of points at the last step of windows that have seen n_points points."""
+    steps = [0, 1]
+    while steps[-1] < min(window, n_points.max(initial=0)):
+        steps.append(steps[-1] + step_length(steps[-1], window))
+    return np.array(steps)[np.searchsorted(steps, n_points, side="right") - 1]
+
+
+def _parts_by_epoch(number: int, n_rows: int) -> Iterator[tuple[int, int]]:
+    """Divide n_rows rows, numbered from `number`, by epochs; yield the first row and the end of each part."""
+    first = 0
+    while first < n_rows:
+        end = min(n_rows, first + EPOCH - (number + first) % EPOCH)
+        yield first, end
+        first = end
 
 
 def _is_sampled(first: int, end: int) -> Array:
-    """Return which of the rows first, ..., end - 1 are offered: one in 64, evenly also among every k-th row.
+    """Return which of the rows first, ..., end - 1 are sampled: one in 64, and also about one in 64 of every k-th row.
 
-    So the forest learns from all keys, even if their rows take turns.
+    So the forest learns from all keys, even if their rows come in a fixed order.
     """
     return np.arange(first, end).astype(np.uint64) * _GOLDEN < _SAMPLED

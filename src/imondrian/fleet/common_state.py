@@ -1,63 +1,107 @@
-"""The common state of a fleet: everything that is saved besides the keys, as the values of a store or as bytes."""
+"""The common state of a fleet, which is everything but its keys: as the values of a store, and as bytes."""
 
 import json
 import struct
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from imondrian.alarms.incidents import restored_incident
 from imondrian.base.errors import DamagedFileError
+from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.fleet.keys import checked_key
+from imondrian.fleet.results import KeyIncident
+from imondrian.forest.inputs import as_count
 
 _FORMAT, _VERSION = "imondrian fleet", 1
+_EXTRA = "watch"  # key of the extra values in the header; the command `watch` was the first to use them
 _HEAD = struct.Struct("<4sI")  # magic, length of the header in bytes
 _MAGIC = b"IMC1"
 _DIGEST_BYTES = 16
 
 
 class CommonState(NamedTuple):
-    """What a fleet saves besides its keys."""
+    """Everything that a fleet saves besides its keys."""
 
-    header: dict[str, Any]  # parameters, counts, incidents and extra values, in types that JSON supports
+    parameters: dict[str, Any]  # of the detectors, in types that JSON supports
+    borrow: bool
+    n_rows: int
+    n_dropped: int
+    names: list[Any] | None  # of the features
+    incidents: list[KeyIncident]  # the latest ones, in the order of opening
+    extra: dict[str, Any]  # in types that JSON supports
     forest: bytes  # the common forest
 
 
 def encoded_header(state: CommonState) -> bytes:
-    """Return the header as JSON, with the format and its version."""
-    return json.dumps({"format": _FORMAT, "version": _VERSION, **state.header}).encode()
+    """Return everything but the common forest as JSON."""
+    header = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "parameters": state.parameters,
+        "borrow": state.borrow,
+        "n_rows": state.n_rows,
+        "n_dropped": state.n_dropped,
+        "names": state.names,
+        "incidents": [[key, incident.as_json_value()] for key, incident in state.incidents],
+        _EXTRA: state.extra,
+    }
+    return json.dumps(header).encode()
 
 
-def decoded_header(content: bytes) -> dict[str, Any]:
-    """Return the header that `encoded_header` has encoded.
+def decoded(header: bytes, forest: bytes, source: str) -> CommonState:
+    """Return the state from its encoded header and its common forest.
+
+    The parameters, the names and the forest are not checked.
 
     Raises
     ------
-    ValueError, TypeError, KeyError, AttributeError, RecursionError
-        If it is damaged, or has another format or version.
+    DamagedFileError
+        If the header is damaged, or has another format or version. The message begins with `source`.
     """
-    header: dict[str, Any] = json.loads(content.decode())
-    if header["format"] != _FORMAT:
-        raise ValueError(f"its format must be {_FORMAT!r}, but is {header['format']!r:.50}.")
-    if header["version"] != _VERSION:
-        raise ValueError(f"its version is {header['version']!r:.50}; this library reads {_VERSION}.")
-    return header
+    try:
+        values = json.loads(header.decode())
+        if values["format"] != _FORMAT:
+            raise ValueError(f"its format must be {_FORMAT!r}, but is {values['format']!r:.50}.")  # noqa: TRY301
+        if values["version"] != _VERSION:
+            raise ValueError(f"its version is {values['version']!r:.50}; this library reads {_VERSION}.")  # noqa: TRY301
+        extra = values.get(_EXTRA, {})
+        if not isinstance(extra, dict):
+            raise TypeError(f"the extra values must be a dictionary, but are {extra!r:.50}.")  # noqa: TRY301
+        return CommonState(
+            parameters=dict(values["parameters"]),
+            borrow=values["borrow"],
+            n_rows=as_count(values["n_rows"], "the number of rows", 0, MAX_SHOWN),
+            n_dropped=as_count(values["n_dropped"], "the number of dropped keys", 0, MAX_SHOWN),
+            names=values["names"],
+            incidents=[_decoded_incident(*pair) for pair in values["incidents"]],
+            extra=extra,
+            forest=forest,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise DamagedFileError(f"{source}: {str(error)[:300]}") from None
+
+
+def _decoded_incident(key: Any, values: Any) -> KeyIncident:
+    return KeyIncident(checked_key(key), restored_incident(values, MAX_SHOWN))
 
 
 def to_bytes(state: CommonState) -> bytes:
-    """Return the common state as bytes, with a digest."""
+    """Return the state as bytes: a digest of 16 bytes, then the rest."""
     header = encoded_header(state)
     content = b"".join([_HEAD.pack(_MAGIC, len(header)), header, state.forest])
     return blake2b(content, digest_size=_DIGEST_BYTES).digest() + content
 
 
-def from_bytes(content: bytes) -> CommonState:
-    """Return the common state that `to_bytes` has written; raise DamagedFileError if the bytes are damaged."""
+def from_bytes(content: bytes, source: str) -> CommonState:
+    """Return the state that `to_bytes` has written, with the checks of `decoded`."""
     try:
         body = memoryview(content)[_DIGEST_BYTES:]
         if blake2b(body, digest_size=_DIGEST_BYTES).digest() != bytes(content[:_DIGEST_BYTES]):
             raise ValueError("the digest does not match.")  # noqa: TRY301
         magic, n_header = _HEAD.unpack_from(body)
-        if magic != _MAGIC or len(body) < _HEAD.size + n_header:
-            raise ValueError("it is not the common state of a fleet.")  # noqa: TRY301
         end = _HEAD.size + n_header
-        return CommonState(decoded_header(bytes(body[_HEAD.size : end])), bytes(body[end:]))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, struct.error) as error:
-        raise DamagedFileError(f"The common state of the fleet is damaged: {str(error)[:300]}") from None
+        if magic != _MAGIC or len(body) < end:
+            raise ValueError("it is not the common state of a fleet.")  # noqa: TRY301
+    except (ValueError, TypeError, struct.error) as error:
+        raise DamagedFileError(f"{source}: {str(error)[:300]}") from None
+    return decoded(bytes(body[_HEAD.size : end]), bytes(body[end:]), source)

@@ -2,26 +2,15 @@
 
 import json
 import os
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from functools import cache, partial
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from imondrian.alarms.incidents import (
-    NO_INCIDENT,
-    AlarmReason,
-    Explain,
-    Incident,
-    IncidentRules,
-    IncidentTracker,
-    checked_rules,
-    restored_incident,
-)
-from imondrian.alarms.thresholds import FIXED, KMEANS, SHARE, SURPRISE, Rule, StreamingThreshold, stream_rule
+from imondrian.alarms.incidents import NO_INCIDENT, Explain, IncidentRules, checked_rules
 from imondrian.base.defaults import (
     KEYED_MAX_SAMPLES,
     KEYED_N_TREES,
@@ -36,84 +25,39 @@ from imondrian.base.defaults import (
 from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
 from imondrian.base.locking import new_locks, read_locked, write_locked
 from imondrian.base.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
-from imondrian.engine.fleet import (
-    LabelRule,
-    Shard,
-    label_by_score,
-    label_by_share,
-    label_by_surprise,
-    label_by_two_means,
-    score_depths_and_learn,
-    score_expected_depths_and_learn,
-    score_sizes_and_learn,
-)
-from imondrian.engine.histogram import WEIGHT
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_SHOWN
-from imondrian.engine.surprise import SINCE
 from imondrian.engine.threads import Threads
 from imondrian.fleet import common_state
-from imondrian.fleet.blocks import KeyedBlock, Limits, block_end, plan
-from imondrian.fleet.common_forest import EPOCH, MIN_POINTS, Borrowed, CommonForest, as_normal, epochs
+from imondrian.fleet.blocks import KeyedBlock, Limits, block_end, plan_block
+from imondrian.fleet.common_forest import CommonForest
 from imondrian.fleet.common_state import CommonState
-from imondrian.fleet.key_states import trees_of
-from imondrian.fleet.key_store import KeyStore, checked_key, encoded_key
+from imondrian.fleet.key_incidents import (
+    AlarmSettings,
+    IncidentChanges,
+    LatestIncidents,
+    alarm_explainer,
+    incident_changes,
+)
+from imondrian.fleet.key_store import KeyStore, new_store, save_copy
 from imondrian.fleet.key_table import KeyTable
-from imondrian.fleet.results import FleetResult, FleetResults, Key, KeyChanges, KeyEvent, KeyIncident, joined
+from imondrian.fleet.keys import Key, checked_key, checked_keys, encoded_key
+from imondrian.fleet.results import FleetResult, FleetResults, KeyChanges, KeyEvent, KeyIncident, joined
+from imondrian.fleet.scoring import Learning, alarm_level, score_and_label
 from imondrian.fleet.shards import DetectorSize, Shards
+from imondrian.fleet.single_detectors import new_window, stream_detector, window_of
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.forest_parameters import checked_n_jobs, checked_scale
 from imondrian.forest.inputs import as_count
-from imondrian.forest.mondrian_forest import MondrianForest
-from imondrian.forest.samplers import Window, new_sampler
+from imondrian.forest.samplers import Window
 from imondrian.forest.scales import new_scale
 from imondrian.rows.named_rows import RowConverter, rows_in_memory
-from imondrian.stream.alarm_reasons import AlarmExplainer, longest_block
+from imondrian.stream.alarm_reasons import longest_block
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.stream_parameters import check_rules_match, checked_parameters, checked_threshold
 
-N_INCIDENTS_STORED = 1024  # latest incidents of all keys
 _TRACKER_BYTES = 2048  # upper bound of the memory for the incidents of one key
-_EXTRA = "watch"  # key of the extra values in the header; the command `watch` was the first to use them
-_LEARN = {
-    "size": score_sizes_and_learn,
-    "expected": score_expected_depths_and_learn,
-    "depth": score_depths_and_learn,
-}
-_LABEL = {
-    SURPRISE: label_by_surprise,
-    FIXED: label_by_score,
-    SHARE: label_by_share,
-    KMEANS: label_by_two_means,
-}
-
-
-class _WindowPoints(NamedTuple):
-    """The points of a key's window, for explanations."""
-
-    sampler: Window
-
-    def numbered_points(self, first: int, end: int) -> Array:
-        """Return the points with the numbers first, ..., end - 1, oldest first, that are in the window."""
-        return self.sampler.numbered_points(first, end)
-
-    def n_numbered_points(self, first: int, end: int) -> int:
-        """Return how many of them are in the window."""
-        return self.sampler.n_numbered_points(first, end)
-
-
-_IncidentName = tuple[Key, int]  # the key, and the number of the incident among those of the key
-
-
-class _Outcome(NamedTuple):
-    """What a block changes besides the detectors. To apply it twice is the same as once."""
-
-    is_borrowed: Array
-    incident: Array  # number of the incident that is open after each row
-    trackers: dict[Key, IncidentTracker]  # those that changed
-    incidents: dict[_IncidentName, Incident]  # those that opened or changed
-    opened: tuple[_IncidentName, ...]  # at most N_INCIDENTS_STORED, in the order of opening
-    events: tuple[KeyEvent, ...]
+_FIXED_SETTINGS: dict[str, Any] = {"learn_anomalies": True, "shingle": 1, "categorical": (), "missing": "raise"}
 
 
 class _Rows(NamedTuple):
@@ -121,27 +65,34 @@ class _Rows(NamedTuple):
 
     keys: list[Key]
     X: Array
-    names: list[Any] | None
+    names: list[Any] | None  # of the features
+
+
+class _Outcome(NamedTuple):
+    """The results of a block whose rows have been learned, and the changes that remain to be applied."""
+
+    results: FleetResults
+    changes: IncidentChanges
 
 
 class _Records(NamedTuple):
     """What a fleet records besides its keys; replaced as a whole, so that an interruption leaves old or new."""
 
     n_rows: int = 0  # rows of all keys so far, including skipped ones
-    names: list[Any] | None = None
+    names: list[Any] | None = None  # of the features
     events: tuple[KeyEvent, ...] = ()  # of the last call
-    arriving: _Rows | None = None  # of a block that begins with dropping keys
+    arriving: _Rows | None = None  # a block that has not begun, but may have dropped keys, so it must be completed
     pending: KeyedBlock | None = None  # a block that has begun
-    outcome: _Outcome | None = None  # of the pending block, when its rows have been scored and learned
-    forgetting: tuple[Key, ...] = ()
+    outcome: _Outcome | None = None  # of the pending block, after its rows have been learned
+    forgetting: tuple[Key, ...] = ()  # keys that are being forgotten
 
 
 class Fleet:
     """Anomaly detection on many streams: one small detector per key, in shared tables and bounded memory.
 
-    A key gets a detector with its first row. Except for rows that the common forest scores (`is_borrowed`), the results
-    for a key are those of a `StreamDetector` with the same settings and the seed `seed_of(key)`, bit for bit, however
-    the rows are divided into calls.
+    A key gets a detector with its first row. The results for a key are those of a `StreamDetector` with the same
+    settings and the seed `seed_of(key)`, bit for bit, however the rows are divided into calls. Rows that the common
+    forest scores (`is_borrowed`) are the exception.
 
     Parameters
     ----------
@@ -167,19 +118,18 @@ class Fleet:
         Number of rows of a key that are learned before its own detector labels any as an anomaly. By default an eighth
         of the window.
     borrow : bool, default=True
-        Whether rows of a key that has not warmed up are scored by a forest common to all keys, as soon as that forest
-        has learned enough rows and the key has had 16. It sees how far a row is from the mean of its key, in standard
-        deviations. Results then have `is_borrowed`.
+        Whether rows of a key that has not warmed up are scored by a forest common to all keys. This begins when that
+        forest has learned 256 rows and the key has had 16 rows. The common forest sees how far a row is from the mean
+        of its key, in standard deviations. Such results have `is_borrowed`.
     on_error : "raise" or "skip", default="raise"
         What to do with an unusable row (not finite, not a number, wrong width): raise an InvalidInputError, in which
         case no row of the call is processed, or count it and return the score NaN.
     rules : IncidentRules or dict, optional
         Which alarms form an incident. The attribute can be set at any time.
     max_bytes : int, optional
-        Upper bound of the memory for detectors; the text of the keys is not counted. When it is reached, the keys that
-        were not used for the longest time move to the store, and come back unchanged with their next row. Without a
-        store they are dropped, and counted in `n_dropped`; a dropped key starts again like a new one. By default there
-        is no bound.
+        Upper bound of the memory for detectors; the text of the keys is not counted. When it is reached, the least
+        recently used keys move to the store, and come back unchanged with their next row. Without a store they are
+        dropped, and counted in `n_dropped`; a dropped key starts again like a new one. By default there is no bound.
     store : str or path, optional
         A file, which is created, for keys that do not fit in memory, and for `save`.
     n_jobs : int, default=1
@@ -194,16 +144,15 @@ class Fleet:
     bytes_per_key : int
         Memory of one key.
     extra : dict
-        Further values, which are saved with the fleet.
+        JSON values of the caller, which are saved with the fleet.
     keys_per_shard : int
         Number of keys for which memory is allocated at a time, 256; a subclass with few keys can define less.
 
     Notes
     -----
-    Memory is used when a key arrives. A fleet may be used from several threads: a
-    call that changes it runs alone. If a call is interrupted (Ctrl+C), or the store fails, the fleet has processed the
-    first rows of the call, up to some row; `n_rows` counts them. A fleet with a store cannot be used in a forked
-    process.
+    A fleet may be used from several threads: a call that changes it runs alone. If a call is interrupted (Ctrl+C), or
+    the store fails, the fleet has processed the first rows of the call, up to some row; `n_rows` counts them. A fleet
+    with a store cannot be used in a forked process.
 
     Examples
     --------
@@ -259,20 +208,19 @@ class Fleet:
         }
         self._set(settings, borrow=borrow, max_bytes=max_bytes)
         if store is not None:
-            self._table.store = _new_store(store)
+            self._table.store = new_store(store)
 
     def _set(self, settings: dict[str, Any], *, borrow: Any, max_bytes: Any) -> None:
-        """Check the settings and start without keys."""
+        """Check the settings and initialize a fleet without keys."""
         if isinstance(settings["preset"], str) and settings["preset"] == SERIES:
             raise InvalidInputError("A fleet has no preset 'series': its memory per key would be too large.")
         self._parameters = checked_parameters(**with_stream_preset(settings | _FIXED_SETTINGS))
         self._borrows = _checked_bool(borrow, "borrow")
         parameters = self._parameters
-        window: Window = new_sampler(parameters["max_samples"], parameters["window"])  # type: ignore[assignment]
-        self._selection = window.selection
+        window = new_window(parameters)
         size = DetectorSize(parameters["n_features"], parameters["n_trees"], parameters["window"], window.limit)
         scale = new_scale(checked_scale(parameters["scale"]), FeatureLayout.checked(parameters["n_features"], ()))
-        self._n_scaled = parameters["n_features"] if scale.is_adaptive else 0
+        self._learning = Learning(window.selection, parameters["n_features"] if scale.is_adaptive else 0)
         self.bytes_per_key = size.n_bytes + _TRACKER_BYTES
         max_keys = MAX_SHOWN
         if max_bytes is not None:
@@ -283,12 +231,11 @@ class Fleet:
             parameters["n_features"], parameters["kind"], parameters["threshold"], parameters["seed"]
         )
         self._records = _Records()
-        self._incidents: OrderedDict[_IncidentName, Incident] = OrderedDict()  # the latest, in the order of opening
+        self._incidents = LatestIncidents()
         self._is_closed = False
-        self._extra = "{}"  # JSON
-        self._borrowed: dict[int, Borrowed] = {}  # of the epochs of the pending block
+        self._extra = "{}"  # as JSON text
 
-    # -- facts --------------------------------------------------------------------------------------------------------
+    # -- attributes ---------------------------------------------------------------------------------------------------
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -323,7 +270,7 @@ class Fleet:
     @read_locked
     def incidents(self) -> tuple[KeyIncident, ...]:
         """The latest incidents of all keys, at most 1,024, in the order of opening."""
-        return tuple(KeyIncident(key, incident) for (key, _), incident in self._incidents.items())
+        return tuple(self._incidents)
 
     @property
     @read_locked
@@ -333,7 +280,7 @@ class Fleet:
 
     @write_locked
     def keys(self) -> list[Key]:
-        """Return all keys, in memory and in the store: integers in ascending order, then texts in ascending order."""
+        """Return all keys, in memory and in the store: integers first, then text, both in ascending order."""
         self._check_is_open()
         return sorted(self._table.keys(), key=lambda key: (isinstance(key, str), key))
 
@@ -358,7 +305,7 @@ class Fleet:
     @property
     @read_locked
     def threshold(self) -> float | str:
-        """The rule for anomalies: see the parameter. Setting it changes nothing that the detectors have learned."""
+        """Which rows are anomalies; see the parameter. Setting it does not change what the detectors have learned."""
         threshold: float | str = self._parameters["threshold"]
         return threshold
 
@@ -373,7 +320,7 @@ class Fleet:
     @property
     @read_locked
     def rules(self) -> IncidentRules:
-        """The rules for incidents. Setting them changes nothing that the detectors have learned."""
+        """The rules for incidents. Setting them does not change what the detectors have learned."""
         rules: IncidentRules = self._parameters["rules"]
         return rules
 
@@ -388,9 +335,9 @@ class Fleet:
     @property
     @read_locked
     def extra(self) -> dict[str, Any]:
-        """Further values, which are saved with the fleet and come back when it is loaded; empty by default.
+        """JSON values of the caller, which are saved with the fleet and restored by `load`; by default none.
 
-        A dictionary of values that JSON supports. The attribute returns a copy: set it to change the values.
+        The attribute is a dictionary. Reading it returns a copy: to change the values, set the attribute.
         """
         extra: dict[str, Any] = json.loads(self._extra)
         return extra
@@ -425,7 +372,7 @@ class Fleet:
         return FleetResult(**values | {"incident": None if values["incident"] == NO_INCIDENT else values["incident"]})
 
     def process_many(self, keys: Iterable[Key], X: Any) -> FleetResults:
-        """Process rows of many keys, in their order: the same results as `process`, bit for bit, in less time.
+        """Process rows of many keys in their order. Results are those of `process`, bit for bit, in less time.
 
         Parameters
         ----------
@@ -436,12 +383,12 @@ class Fleet:
         Returns
         -------
         FleetResults
-            One entry per row. With ``on_error="raise"``, no row is processed if any row is unusable.
+            Arrays with one item per row. With ``on_error="raise"``, no row is processed if any row is unusable.
         """
-        return self._process_listed(_listed_keys(keys), rows_in_memory(X))
+        return self._process_rows(checked_keys(keys), rows_in_memory(X))
 
     @write_locked
-    def _process_listed(self, keys: list[Key], X: Any) -> FleetResults:
+    def _process_rows(self, keys: list[Key], X: Any) -> FleetResults:
         self._records = self._records._replace(events=())
         self._check_is_open()
         points, names = self._points(keys, X)
@@ -466,7 +413,7 @@ class Fleet:
 
     @write_locked
     def forget_all(self) -> Self:
-        """Forget all keys; their memory is used again for others. What the common forest has learned stays."""
+        """Forget all keys, but not what the common forest has learned. Their memory is used for later keys."""
         self._check_is_open()
         self._records = self._records._replace(forgetting=tuple(self._table.keys()))
         self._finish_forgetting()
@@ -476,21 +423,18 @@ class Fleet:
     def detector(self, key: Key) -> StreamDetector:
         """Return an independent `StreamDetector` that goes on like the detector of a key.
 
-        Its drift monitor begins now, because a fleet does not look for drift.
+        Its drift monitor starts with the next row, because a fleet does not monitor drift.
         """
         self._check_is_open()
         state = self._table.state_of(checked_key(key))
         parameters = self._parameters | {"seed": self.seed_of(key)}
-        fresh = StreamDetector(**parameters)
-        notes, counts, clock = fresh.notes(), state.detector.counts[0], state.detector.clocks[0]
-        threshold = {"histogram": state.detector.histograms[0].tolist(), "weight": clock[WEIGHT], "since": clock[SINCE]}
-        tracker = notes["incidents"] if state.notes is None else state.notes
-        numbers = [int(counts[name]) for name in ("n_seen", "n_skipped", "n_scored")]
-        notes |= {"threshold": threshold, "incidents": tracker, "counts": [*numbers, 0], "names": self._records.names}
-        return StreamDetector.from_notes(self._forest_of(state.detector, fresh.forest), notes)
+        return stream_detector(state, parameters, self._records.names, has_moments=self._learning.n_scaled > 0)
 
     def explain(self, key: Key, x: Any) -> dict[Any, float]:
-        """Divide the score of a row of a key, as if it came next, among its features; see `StreamDetector.explain`."""
+        """Divide the score that a row would have as the next row of a key among its features.
+
+        See `StreamDetector.explain`.
+        """
         return self.detector(key).explain(x)
 
     # -- saving -------------------------------------------------------------------------------------------------------
@@ -502,12 +446,12 @@ class Fleet:
         Parameters
         ----------
         path : str or path, optional
-            By default the store; then only the keys that have changed are written.
+            By default the store, to which only the keys that have changed are written.
         """
         self._check_is_open()
         store = self._table.store
         if path is not None and (store is None or Path(path).absolute() != store.path):
-            self._save_copy(Path(path).absolute())
+            save_copy(Path(path).absolute(), self._common_state(), self._table.states(self._table.keys()))
         elif store is None:
             raise InvalidInputError("The fleet has no store: give a path.")
         else:
@@ -515,23 +459,9 @@ class Fleet:
             store.save(self._common_state(), self._table.states(changed))
             self._table.changed.clear()
 
-    def _save_copy(self, path: Path) -> None:
-        """Write all keys to another file, next to the target, and rename it when it is complete."""
-        part = path.with_name(f"{path.name}.part")
-        part.unlink(missing_ok=True)
-        copy = KeyStore(part)
-        try:
-            copy.save(self._common_state(), self._table.states(self._table.keys()))
-            copy.close()
-            part.replace(path)
-        except BaseException:
-            copy.close()
-            part.unlink(missing_ok=True)
-            raise
-
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, max_bytes: int | None = None, n_jobs: int = N_JOBS) -> Self:
-        """Open a saved fleet; the file becomes its store, and keys are read from it when they are needed.
+        """Open a saved fleet. The file becomes its store, from which keys are read when they are needed.
 
         Parameters
         ----------
@@ -567,10 +497,11 @@ class Fleet:
 
     @write_locked
     def pack_common(self) -> bytes:
-        """Return everything but the keys as bytes: parameters, counts, latest incidents, common forest, extra values.
+        """Return everything but the keys as bytes: parameters, counts, latest incidents, common forest, `extra`.
 
+        This and the following methods are for programs that save a fleet in a storage of their own, such as a service.
         `Fleet.unpack_common`, and then `unpack_key` for every key, restore a fleet that goes on like this one, bit for
-        bit. So a program that embeds a fleet, such as a service or a Spark job, can save it in its own storage.
+        bit.
         """
         self._check_is_open()
         return common_state.to_bytes(self._common_state())
@@ -584,7 +515,7 @@ class Fleet:
         store: str | os.PathLike[str] | None = None,
         n_jobs: int = N_JOBS,
     ) -> Self:
-        """Return a fleet without keys from what `pack_common` has returned.
+        """Return a fleet without keys, with the state that `pack_common` has returned.
 
         Parameters
         ----------
@@ -601,28 +532,28 @@ class Fleet:
         DamagedFileError
             If the bytes are damaged.
         """
-        fleet, n_jobs = cls.__new__(cls), checked_n_jobs(n_jobs)
-        fleet._restore(common_state.from_bytes(content), max_bytes, n_jobs, "The common state of the fleet")  # noqa: SLF001
+        fleet, n_jobs, source = cls.__new__(cls), checked_n_jobs(n_jobs), "The common state of the fleet is damaged"
+        fleet._restore(common_state.from_bytes(content, source), max_bytes, n_jobs, source)  # noqa: SLF001
         if store is not None:
-            fleet._table.store = _new_store(store)  # noqa: SLF001
+            fleet._table.store = new_store(store)  # noqa: SLF001
         return fleet
 
     @write_locked
     def pack_key(self, key: Key) -> bytes:
         """Return the state of a key as bytes; raise InvalidInputError if there is no such key.
 
-        The bytes are much smaller than the memory of the key, because they lack what can be computed from the rest.
-        They begin with a digest of 16 bytes: states with equal digests are equal.
+        There are fewer bytes than the key takes in memory, because parts of the state can be computed from the rest.
+        The first 16 bytes are a digest: states with equal digests are equal.
         """
         self._check_is_open()
         return self._table.packed(checked_key(key))
 
     @write_locked
     def unpack_key(self, key: Key, content: bytes) -> None:
-        """Add a key with the state that `pack_key` has returned, in this fleet or one with the same parameters.
+        """Add a key with the state that `pack_key` has returned, for this fleet or one with the same parameters.
 
-        If there is no memory for the key, another one moves to the store or is dropped, as with a new key. The key
-        counts as used now, so put back the key that was not used for the longest time first.
+        If there is no memory for the key, the least recently used one moves to the store or is dropped. The added key
+        counts as the most recently used one.
 
         Parameters
         ----------
@@ -635,7 +566,8 @@ class Fleet:
         InvalidInputError
             If the fleet has the key already.
         DamagedFileError
-            If the bytes are damaged, or have been packed by a fleet with other sizes. Nothing was changed.
+            If the bytes are damaged, or the fleet that packed them has another `n_features`, `n_trees`, `window` or
+            `max_samples`. Nothing was changed.
         """
         key = checked_key(key)
         self._check_is_open()
@@ -645,24 +577,26 @@ class Fleet:
 
     @write_locked
     def key_changes(self) -> KeyChanges:
-        """Return the keys that have changed or were removed since the last confirmed call, for incremental snapshots.
+        """Return the keys that have changed or were removed since the last snapshot.
 
-        The first call returns all keys, and starts to record changes. A key is returned again until
-        `confirm_key_changes` is called. Saving in the store (`save`) makes no difference.
+        To save a snapshot, pack the changed keys and the common state, and then call `confirm_key_changes`. Until then,
+        the same keys are returned again. The first call returns all keys, unless `confirm_key_changes` was called
+        before. Changes are recorded from the first call of either method on, independently of `save`.
 
         Returns
         -------
         KeyChanges
-            `changed`: to be packed, and put back in this order; `removed`: forgotten or dropped keys.
+            `changed` has the least recently used key first. If keys can be dropped (with `max_bytes` and without a
+            store), unpack keys in the order of their last use: otherwise, other keys are dropped than in this fleet.
         """
         self._check_is_open()
         return self._table.changes()
 
     @write_locked
     def confirm_key_changes(self) -> None:
-        """Record that what the last call of `key_changes` returned is saved: it is not returned again.
+        """Confirm that the keys that `key_changes` has returned are saved, so that it does not return them again.
 
-        Without an earlier call, all present keys are considered saved; call it after a fleet was unpacked.
+        If `key_changes` was never called, this confirms all keys. Call it after all keys were unpacked.
         """
         self._check_is_open()
         self._table.confirm_changes()
@@ -671,7 +605,7 @@ class Fleet:
 
     @write_locked
     def close(self) -> None:
-        """Close the store. What has not been saved is lost. The fleet cannot process rows any more."""
+        """Close the store. Changes that were not saved are lost. A closed fleet cannot process rows."""
         self._is_closed = True
         if self._table.store is not None:
             self._table.store.close()
@@ -693,45 +627,31 @@ class Fleet:
         return f"Fleet({', '.join(f'{name}={value!r}' for name, value in self.parameters.items())})"
 
     def _common_state(self) -> CommonState:
-        records = self._records
-        incidents = [[key, incident.as_json_value()] for (key, _), incident in self._incidents.items()]
-        parameters = self._parameters | {"rules": self._parameters["rules"].as_json_value()}
-        header = {
-            "parameters": {name: value for name, value in parameters.items() if name not in _FIXED_SETTINGS},
-            "borrow": self._borrows,
-            "n_rows": records.n_rows,
-            "n_dropped": self._table.n_dropped,
-            "names": records.names,
-            "incidents": incidents,
-            _EXTRA: json.loads(self._extra),
-        }
-        return CommonState(header, self._common.to_bytes())
+        return CommonState(
+            parameters=self.parameters | {"rules": self._parameters["rules"].as_json_value()},
+            borrow=self._borrows,
+            n_rows=self._records.n_rows,
+            n_dropped=self._table.n_dropped,
+            names=self._records.names,
+            incidents=list(self._incidents),
+            extra=json.loads(self._extra),
+            forest=self._common.to_bytes(),
+        )
 
     def _restore(self, state: CommonState, max_bytes: int | None, n_jobs: int, source: str) -> None:
-        """Start with a common state and without keys; raise DamagedFileError if it is damaged."""
-        header = state.header
+        """Initialize a fleet without keys from a common state; raise DamagedFileError if it is damaged."""
+        parameters, names = state.parameters | {"n_jobs": n_jobs}, state.names
         try:
-            parameters = dict(header["parameters"]) | {"n_jobs": n_jobs}
-            self._set(parameters, borrow=header["borrow"], max_bytes=None)
-            names = header["names"]
+            self._set(parameters, borrow=state.borrow, max_bytes=None)
             if names is not None:
                 names = RowConverter(self._parameters["n_features"]).checked_names(names)
                 check_rules_match(self._parameters["rules"], self._parameters["n_features"], names)
-            n_rows = as_count(header["n_rows"], "the number of rows", 0, MAX_SHOWN)
-            n_dropped = as_count(header["n_dropped"], "the number of dropped keys", 0, MAX_SHOWN)
-            incidents = OrderedDict[tuple[Key, int], Incident]()
-            for key, values in header["incidents"][-N_INCIDENTS_STORED:]:
-                incident = restored_incident(values, MAX_SHOWN)
-                incidents[checked_key(key), incident.number] = incident
-            extra = header.get(_EXTRA, {})
-            if not isinstance(extra, dict):
-                raise TypeError(f"the extra values must be a dictionary, but are {extra!r:.50}.")  # noqa: TRY301
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise DamagedFileError(f"{source}: {str(error)[:300]}") from None
-        self._set(parameters, borrow=self._borrows, max_bytes=max_bytes)
-        self._records, self._incidents, self._table.n_dropped = _Records(n_rows, names), incidents, n_dropped
-        self._extra = json.dumps(extra)
-        self._common.restore(state.forest, n_rows)
+        self._set(parameters, borrow=state.borrow, max_bytes=max_bytes)  # separately: a wrong max_bytes is not damage
+        self._records, self._table.n_dropped = _Records(state.n_rows, names), state.n_dropped
+        self._incidents, self._extra = LatestIncidents(state.incidents), json.dumps(state.extra)
+        self._common.restore(state.forest, state.n_rows)
 
     # -- internal -----------------------------------------------------------------------------------------------------
 
@@ -754,11 +674,9 @@ class Fleet:
             self._finish_forgetting()
 
     def _finish_forgetting(self) -> None:
-        forgotten = set(self._records.forgetting)
         for key in self._records.forgetting:
             self._table.forget(key)
-        for name in [name for name in self._incidents if name[0] in forgotten]:
-            self._incidents.pop(name, None)
+        self._incidents.forget(self._records.forgetting)
         self._records = self._records._replace(forgetting=())
 
     def _points(self, keys: list[Key], X: Any) -> tuple[Array, list[Any] | None]:
@@ -783,19 +701,19 @@ class Fleet:
 
     def _process_block(self, rows: _Rows) -> FleetResults:
         """Process the rows of one block."""
-        if self._table.store is None:  # a dropped key cannot be brought back: from now on, the block will be completed
+        if self._table.store is None:  # dropped keys cannot be restored, so the block is completed if it is interrupted
             self._records = self._records._replace(arriving=rows)
         return self._complete(self._begin(rows))
 
     def _begin(self, rows: _Rows) -> KeyedBlock:
-        """Make room for the keys of a block, and plan it."""
+        """Move the keys of a block to memory, and plan the block; from then on, an interrupted block is completed."""
         try:
             entries = self._table.entries_of(rows.keys, self.seed_of)
-            block = plan(rows.keys, entries, rows.X, self._table.shards, self._records.n_rows)
+            block = plan_block(rows.keys, entries, rows.X, self._table.shards, self._records.n_rows)
         except Exception:
             self._records = self._records._replace(arriving=None)
             raise
-        self._borrowed = {}
+        self._common.begin_block()
         self._records = self._records._replace(names=rows.names, arriving=None, pending=block)
         self._table.begin_block()
         return block
@@ -804,176 +722,56 @@ class Fleet:
         """Process a planned block; can be repeated after an interruption: nothing is learned or counted twice."""
         outcome = self._records.outcome
         if outcome is None:
-            self._table.mark_changed(block.keys)
-            self._threads.run([partial(self._run_part, index, block) for index in block.parts])
-            outcome = self._outcome(block, self._borrow(block))
+            outcome = self._learn(block)
             self._records = self._records._replace(outcome=outcome)
-        labels = block.labels
-        results = FleetResults(
-            score=block.scores,
-            is_anomaly=labels.are_anomalies,
-            threshold=labels.thresholds,
-            index=block.indices(),
-            surprise=labels.surprises,
-            incident=outcome.incident,
-            is_borrowed=outcome.is_borrowed,
-        )
-        self._table.trackers.update(outcome.trackers)
-        _record_incidents(self._incidents, outcome)
+        self._table.trackers.update(outcome.changes.trackers)
+        self._incidents.apply(outcome.changes)
         self._records = self._records._replace(
             n_rows=block.number + len(block.keys),
-            events=(*self._records.events, *outcome.events),
+            events=(*self._records.events, *outcome.changes.events),
             pending=None,
             outcome=None,
         )
-        return results
+        return outcome.results
 
-    def _run_part(self, index: int, block: KeyedBlock) -> None:
-        """Score, learn and label the rows of one shard."""
-        shard, part = self._table.shards.shard(index), block.parts[index]
-        _LEARN[self._parameters["kind"]](shard, self._selection, self._n_scaled, part)
-        rule = self._rule
-        _LABEL[rule.name](shard, self._label_rule(rule), part, block.labels)
-
-    @property
-    def _rule(self) -> Rule:
-        return stream_rule(self._parameters["threshold"])
-
-    def _label_rule(self, rule: Rule) -> LabelRule:
-        threshold = StreamingThreshold(self._parameters["threshold"], max(self._parameters["window"] // 2, 1))
-        value = rule.probability if rule.name == SURPRISE else rule.value
-        return LabelRule(value, threshold.growth, threshold.run_weight, self._parameters["warm_up"])
-
-    def _borrow(self, block: KeyedBlock) -> Array:
-        """Score rows of keys that have not warmed up by the common forest; offer it the others. Return which rows."""
+    def _learn(self, block: KeyedBlock) -> _Outcome:
+        """Score, learn and label the rows of a block."""
+        self._table.mark_changed(block.keys)
+        self._threads.run([partial(self._learn_part, index, block) for index in block.parts])
         is_borrowed = np.zeros(len(block.keys), np.bool_)
-        if not self._borrows:
-            return is_borrowed
-        n_scored, is_usable = block.n_scored_before(), block.is_usable
-        is_warm = is_usable & (n_scored >= self._parameters["warm_up"])
-        is_cold = is_usable & ~is_warm & (n_scored >= MIN_POINTS)
-        deviations = as_normal(block.deviations, n_scored, self._parameters["window"])
-        for first, end in epochs(block.number, len(block.keys)):
-            rows, epoch = first + np.flatnonzero(is_cold[first:end]), (block.number + first) // EPOCH
-            if epoch not in self._borrowed:
-                self._borrowed[epoch] = self._common.judge(deviations[rows])
-            self._common.offer(block.number + first, deviations[first:end], is_warm[first:end])
-            borrowed = self._borrowed[epoch]
-            if borrowed.is_known:
-                is_borrowed[rows] = True
-                block.scores[rows], block.labels.surprises[rows] = borrowed.score, borrowed.surprise
-                block.labels.thresholds[rows] = borrowed.threshold
-                block.labels.are_anomalies[rows] = borrowed.is_anomaly
-        return is_borrowed
-
-    def _outcome(self, block: KeyedBlock, is_borrowed: Array) -> _Outcome:
-        """Return what a block changes in the incidents."""
-        incident, rules = np.full(len(block.keys), NO_INCIDENT), self._parameters["rules"]
-        trackers, found = dict[Key, IncidentTracker](), list[tuple[int, KeyEvent]]()
-        for i in _concerned(block, self._table.trackers):
-            key, rows, labelled = block.key_of(i), block.rows_of(i), block.labelled(i)
-            known = self._table.trackers.get(key)
-            tracker = trackers[key] = IncidentTracker(rules) if known is None else known.copy()
-            tracker.rules = rules
-            incident[rows], events = tracker.observe(
-                labelled, self._alarm_level, self._records.names, self._explainer(block, i)
-            )
-            tracker.keep_latest(1)
-            positions = [max(event.index - labelled.first, 0) for event in events]  # of rules that changed: before
-            found += [(int(rows[p]), KeyEvent(key, event)) for p, event in zip(positions, events, strict=True)]
-        found.sort(key=lambda pair: pair[0])
-        events_in_order = tuple(event for _, event in found)
-        incidents = {(key, event.incident.number): event.incident for key, event in events_in_order}
-        incidents |= {(key, latest.number): latest for key in trackers for latest in trackers[key].latest}
-        opened = [(key, event.incident.number) for key, event in events_in_order if event.incident.is_open]
-        return _Outcome(
-            is_borrowed, incident, trackers, incidents, tuple(opened[-N_INCIDENTS_STORED:]), events_in_order
+        if self._borrows:
+            is_borrowed = self._common.process(block, self._parameters["warm_up"], self._parameters["window"])
+        level = alarm_level(self._parameters["threshold"])
+        settings = AlarmSettings(self._parameters["rules"], level, self._records.names)
+        changes = incident_changes(block, self._table.trackers, settings, partial(self._explainer, block))
+        results = FleetResults(
+            score=block.scores,
+            is_anomaly=block.labels.are_anomalies,
+            threshold=block.labels.thresholds,
+            index=block.indices(),
+            surprise=block.labels.surprises,
+            incident=changes.open_numbers,
+            is_borrowed=is_borrowed,
         )
+        return _Outcome(results, changes)
 
-    @property
-    def _alarm_level(self) -> float:
-        rule = self._rule
-        default = stream_rule(resolved_for_stream("preset", "threshold", PRESET)).value
-        return rule.value if rule.name == SURPRISE else default
+    def _learn_part(self, index: int, block: KeyedBlock) -> None:
+        """Score, learn and label the rows of one shard."""
+        shard = self._table.shards.shard(index)
+        score_and_label(shard, block.parts[index], block.labels, self._learning, self._parameters)
 
     def _explainer(self, block: KeyedBlock, i: int) -> Explain:
-        """Return a function that returns the reasons for the alarm at a position of the rows of the i-th entry."""
+        """Return a function that explains the alarms of key i of a block."""
 
-        @cache
-        def prepared() -> tuple[AlarmExplainer, _WindowPoints]:
-            window = self._window_of(self._table.shards.detector(int(block.used[i])))
-            return AlarmExplainer(self._parameters | {"seed": self.seed_of(block.key_of(i))}), _WindowPoints(window)
+        def prepare() -> tuple[dict[str, Any], Window]:
+            detector = self._table.shards.detector(int(block.used[i]))
+            parameters = self._parameters | {"seed": self.seed_of(block.key_of(i))}
+            return parameters, window_of(detector, parameters)
 
-        def reasons(position: int) -> tuple[AlarmReason, ...]:
-            explainer, points = prepared()
-            return explainer.reasons(points, block.number_of(i, position), None)
-
-        return reasons
-
-    def _window_of(self, detector: Shard) -> Window:
-        """Return the window of a detector, a shard of one; its ring is a view."""
-        window = self._table.new_window()
-        window.ring, counts = detector.rings[0], detector.counts[0]
-        window.number, window.next_step = int(counts["number"]), int(counts["next_step"])
-        window.maintains_levels = self._parameters["kind"] == "size" and window.number > 0
-        return window
-
-    def _forest_of(self, detector: Shard, like: MondrianForest) -> MondrianForest:
-        """Return a forest with the trees of a detector and the parameters of another forest."""
-        arrays = {"moments": detector.moments[0].copy(), **self._window_of(detector).state()}
-        if not self._n_scaled:
-            arrays["moments"][:] = 0.0
-        arrays["ring"] = arrays["ring"].copy()
-        return MondrianForest.from_state(like.snapshot().parameters, trees_of(detector), arrays)
-
-
-_FIXED_SETTINGS: dict[str, Any] = {"learn_anomalies": True, "shingle": 1, "categorical": (), "missing": "raise"}
+        return alarm_explainer(block, i, prepare)
 
 
 def _checked_bool(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidInputError(f"{name} must be True or False, but is {value!r:.200}.")
     return value
-
-
-def _listed_keys(keys: Any) -> list[Key]:
-    """Return keys as text and integers of Python."""
-    if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
-        raise InvalidInputError(f"keys must be a sequence of keys, but is {keys!r:.200}.")
-    listed = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
-    if all(type(key) is str for key in listed):
-        return listed
-    return [checked_key(key) for key in listed]
-
-
-def _new_store(path: str | os.PathLike[str]) -> KeyStore:
-    """Create a store; raise InvalidInputError if there is one with a fleet already."""
-    store, is_new = KeyStore(path), False
-    try:
-        is_new = store.common_state() is None
-    finally:
-        if not is_new:
-            store.close()
-    if not is_new:
-        raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
-    return store
-
-
-def _concerned(block: KeyedBlock, trackers: dict[Key, IncidentTracker]) -> list[int]:
-    """Return the entries of a block with an alarm, or whose latest alarms may still be part of an incident."""
-    concerned = set(block.entries_with_alarms())
-    if trackers:
-        keys = map(block.key_of, range(len(block.used)))
-        concerned |= {i for i, key in enumerate(keys) if key in trackers and not trackers[key].is_quiet}
-    return sorted(concerned)
-
-
-def _record_incidents(incidents: "OrderedDict[_IncidentName, Incident]", outcome: _Outcome) -> None:
-    """Update the latest incidents, which are in the order of opening."""
-    for name, incident in outcome.incidents.items():
-        if name in incidents:
-            incidents[name] = incident
-    for name in outcome.opened:
-        incidents[name] = outcome.incidents[name]
-    while len(incidents) > N_INCIDENTS_STORED:
-        incidents.popitem(last=False)

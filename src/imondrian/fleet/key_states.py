@@ -1,4 +1,4 @@
-"""The state of one key as bytes: what a store keeps of a detector, without unused slots; checked when it is read."""
+"""The state of one key as bytes, as in a store: all arrays without unused slots, checked when they are read."""
 
 import json
 import struct
@@ -15,13 +15,13 @@ from imondrian.engine.fleet import COUNTS, Shard, shard_arrays
 from imondrian.engine.histogram import WEIGHT
 from imondrian.engine.invariants import Problem
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import FIELDS, MAX_SHOWN, Trees, shape_of
+from imondrian.engine.nodes import FIELDS, MAX_SHOWN, shape_of
 from imondrian.engine.surprise import SINCE
 from imondrian.fleet.shards import DetectorSize, new_shard
 from imondrian.forest.samplers import Window
 from imondrian.forest.scales import are_valid_moments
 
-_HEAD = struct.Struct("<4sII")  # magic, slots per tree, length of the notes in bytes
+_HEAD = struct.Struct("<4sII")  # magic, slots per tree, length of the incidents in bytes
 MAGIC = b"IMK1"
 _DIGEST_BYTES = 16
 _MAX_SLOTS = 2**20
@@ -30,33 +30,45 @@ _MAX_SLOTS = 2**20
 class KeyState(NamedTuple):
     """The state of one key."""
 
-    detector: Shard  # a shard of one
-    notes: Any  # JSON value: its incidents; None if it has had no alarm
+    detector: Shard  # a shard with one detector
+    incidents: Any  # state of its `IncidentTracker` as a JSON value; None if it has had no alarm
 
 
 def to_bytes(state: KeyState) -> bytes:
-    """Return the state as bytes, with a digest."""
+    """Return the state as bytes: a digest of 16 bytes, then the rest."""
     n_slots = int(state.detector.trees.heads["n_leaves"].max())
-    notes = encoded_notes(state)
-    parts = [_HEAD.pack(MAGIC, n_slots, len(notes)), notes]
-    parts += [_used(name, array, n_slots).tobytes() for name, array in zip(FIELDS, state.detector.trees, strict=True)]
+    incidents = encoded_incidents(state)
+    parts = [_HEAD.pack(MAGIC, n_slots, len(incidents)), incidents]
+    parts += [
+        used_slots(name, array, n_slots).tobytes() for name, array in zip(FIELDS, state.detector.trees, strict=True)
+    ]
     parts += [array.tobytes() for array in state.detector[1:]]
     content = b"".join(parts)
     return blake2b(content, digest_size=_DIGEST_BYTES).digest() + content
 
 
-def encoded_notes(state: KeyState) -> bytes:
-    """Return the notes of a state as JSON; empty if there are none."""
-    return b"" if state.notes is None else json.dumps(state.notes).encode()
+def encoded_incidents(state: KeyState) -> bytes:
+    """Return the incidents of a state as JSON; empty if it has had no alarm."""
+    return b"" if state.incidents is None else json.dumps(state.incidents).encode()
 
 
-def decoded_notes(content: bytes) -> Any:
-    """Return the notes that `encoded_notes` has encoded."""
+def decoded_incidents(content: bytes) -> Any:
+    """Return the incidents that `encoded_incidents` has encoded."""
     return json.loads(content.decode()) if content else None
 
 
 def from_bytes(content: bytes, size: DetectorSize, window: Window, key: Any) -> KeyState:
-    """Return the state that `to_bytes` has written, for a detector of this size.
+    """Return the state that `to_bytes` has written.
+
+    Parameters
+    ----------
+    content : bytes
+    size : DetectorSize
+        The size of the detector.
+    window : Window
+        A window without points, otherwise like that of the detector; used for the checks, and changed by them.
+    key : str or int
+        Named in error messages.
 
     Raises
     ------
@@ -71,21 +83,21 @@ def from_bytes(content: bytes, size: DetectorSize, window: Window, key: Any) -> 
         raise DamagedFileError(f"The stored state of the key {key!r:.100} is damaged: {str(error)[:300]}") from None
 
 
-def _used(name: str, array: Array, n_slots: int) -> Array:
-    """Return the part of an array of the trees that is in use if every tree has at most n_slots leaves."""
+def used_slots(name: str, array: Array, n_slots: int) -> Array:
+    """Return the part of an array of trees, whose field has this name, with the first n_slots slots of each tree."""
     shape = shape_of(FIELDS[name], array.shape[0], n_slots, array.shape[-1])
     return np.ascontiguousarray(array[tuple(slice(length) for length in shape)])
 
 
 def _unpacked(content: memoryview, size: DetectorSize, window: Window) -> KeyState:
-    magic, n_slots, n_notes = _HEAD.unpack_from(content)
+    magic, n_slots, n_incidents = _HEAD.unpack_from(content)
     if magic != MAGIC or n_slots > size.n_slots or n_slots > _MAX_SLOTS:
         raise ValueError("it is not the state of such a detector.")
-    position = _HEAD.size + n_notes
+    position = _HEAD.size + n_incidents
     n_bytes = position + _n_bytes(size, n_slots)
     if len(content) != n_bytes:
         raise ValueError(f"it has {len(content)} bytes, but should have {n_bytes}.")
-    notes = decoded_notes(bytes(content[_HEAD.size : position]))
+    incidents = decoded_incidents(bytes(content[_HEAD.size : position]))
     detector, reader = new_shard(size, 1), _Reader(content, position)
     for field, array in zip(FIELDS.values(), detector.trees, strict=True):
         shape = shape_of(field, size.n_trees, n_slots, size.n_features)
@@ -93,11 +105,11 @@ def _unpacked(content: memoryview, size: DetectorSize, window: Window) -> KeySta
     for name, (shape, dtype) in shard_arrays(1, size.window, size.n_features).items():
         getattr(detector, name)[:] = reader.read(shape, dtype)
     check(detector, window)
-    return KeyState(detector, notes)
+    return KeyState(detector, incidents)
 
 
 def _n_bytes(size: DetectorSize, n_slots: int) -> int:
-    """Return the size of the arrays of a stored detector in bytes."""
+    """Return the size of the arrays of a detector with n_slots slots per tree, in bytes."""
     return size._replace(n_slots=n_slots).n_bytes
 
 
@@ -116,7 +128,7 @@ class _Reader:
 
 
 def check(detector: Shard, window: Window) -> None:
-    """Raise ValueError if a detector, a shard of one, is impossible; kernels check nothing."""
+    """Raise ValueError if a shard with one detector is impossible; kernels do not check it. `window` gets its ring."""
     check_besides_trees(detector, window)
     t = first_broken_tree(detector.trees)
     if t != NONE:
@@ -125,7 +137,7 @@ def check(detector: Shard, window: Window) -> None:
 
 
 def check_besides_trees(detector: Shard, window: Window) -> None:
-    """Raise ValueError if the arrays of a detector, apart from its trees, are impossible; `window` gets its ring."""
+    """Raise ValueError if the arrays of a detector besides its trees are impossible; `window` gets its ring."""
     counts = detector.counts[0]
     _check_counts({name: int(counts[name]) for name in COUNTS.names or ()})
     window.ring, window.number, window.next_step = detector.rings[0], int(counts["number"]), int(counts["next_step"])
@@ -152,9 +164,3 @@ def _check_counts(counts: dict[str, int]) -> None:
         raise ValueError(f"the counts {counts} are impossible.")
     if counts["n_scored"] != counts["number"]:
         raise ValueError(f"the counts {counts} contradict each other.")
-
-
-def trees_of(detector: Shard) -> Trees:
-    """Return a copy of the trees of a detector, without unused slots."""
-    n_slots = max(int(detector.trees.heads["n_leaves"].max()), 1)
-    return Trees(*(_used(name, array, n_slots).copy() for name, array in zip(FIELDS, detector.trees, strict=True)))

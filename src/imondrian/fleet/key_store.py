@@ -1,8 +1,8 @@
 """The store of a fleet: an SQLite file with the states of its keys.
 
-`saved` contains the fleet as of its last save. Keys that leave memory between two saves are *spilled* to a second file,
-which is not synced to disk and is deleted when the store is opened or closed: after a crash, the store contains the
-last save, no more and no less.
+The tables `saved` and `facts` contain the fleet as of its last save. Keys that leave memory between two saves are
+*spilled*: written to the table `spilled` of a second file. That file is not synced to disk, and is deleted when the
+store is opened or closed. So after a crash, the store contains exactly the last save.
 """
 
 import os
@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
-from imondrian.fleet.common_state import CommonState, decoded_header, encoded_header
+from imondrian.fleet.common_state import CommonState, decoded, encoded_header
+from imondrian.fleet.keys import Key, decoded_key, encoded_key
 
 _APPLICATION_ID = 0x494D464C  # "IMFL"
 _MAX_ENTRY = 2**30  # bytes of one stored value
@@ -28,24 +27,8 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 MAGIC = b"SQLite format 3\x00"  # the first bytes of a store
 
 
-def encoded_key(key: str | int) -> bytes:
-    """Return a key as bytes; different keys have different bytes."""
-    return b"i%d" % key if isinstance(key, int) else b"t" + key.encode("utf-8", "surrogatepass")
-
-
-def decoded_key(content: bytes) -> str | int:
-    """Return the key that `encoded_key` has encoded; raise ValueError if there is none."""
-    if content[:1] == b"i":
-        number = int(content[1:21])
-        if encoded_key(number) == content:
-            return number
-    if content[:1] != b"t":
-        raise ValueError("a key of the store is damaged.")
-    return content[1:].decode("utf-8", "surrogatepass")
-
-
 class KeyStore:
-    """An open store. Nobody else can open it meanwhile, and a process that is forked cannot use it.
+    """An open store. Until it is closed, no other process or object can open it; a forked process cannot use it.
 
     Parameters
     ----------
@@ -56,7 +39,7 @@ class KeyStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.fspath(path)).absolute()
         self._spill_path = self.path.with_name(self.path.name + _SPILL)
-        self._removed: set[bytes] = set()  # keys that have been forgotten since the last save
+        self._removed: set[bytes] = set()  # keys forgotten since the last save, encoded
         self._process = os.getpid()
         with self._errors():
             self._base = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
@@ -69,8 +52,8 @@ class KeyStore:
     def _open(self) -> None:
         self._base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_ENTRY)
         self._base.execute("PRAGMA trusted_schema = OFF")
-        self._base.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._base.execute("BEGIN EXCLUSIVE")  # held until the store is closed
+        self._base.execute("PRAGMA locking_mode = EXCLUSIVE")  # the lock of the next transaction is kept until close
+        self._base.execute("BEGIN EXCLUSIVE")
         is_new = not self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if is_new:
             self._base.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -82,14 +65,14 @@ class KeyStore:
         if schema != [(statement,) for statement in _TABLES]:
             raise DamagedFileError(f"{self.path}: the tables are not those of a fleet.")
         self._base.execute("COMMIT")
-        self._spill_path.unlink(missing_ok=True)  # now that no other process uses it
+        self._spill_path.unlink(missing_ok=True)  # only now: the lock shows that no other process uses it
         self._base.execute("ATTACH DATABASE ? AS spill", (str(self._spill_path),))
         self._base.execute("PRAGMA spill.journal_mode = MEMORY")
         self._base.execute("PRAGMA spill.synchronous = OFF")
         self._base.execute("CREATE TABLE spill.spilled (key BLOB PRIMARY KEY, state BLOB NOT NULL)")
 
     def close(self) -> None:
-        """Close the store; what was not saved is lost."""
+        """Close the store; changes that were not saved are lost."""
         if self._process == os.getpid():
             self._base.close()
             self._spill_path.unlink(missing_ok=True)
@@ -111,17 +94,18 @@ class KeyStore:
             raise StoreError(f"{self.path}: the store cannot be used: {error}.") from None
 
     def common_state(self) -> CommonState | None:
-        """Return what was saved besides the keys; None if nothing was saved."""
+        """Return the saved state of the fleet besides its keys; None if nothing was saved."""
         with self._errors():
             values = dict(self._base.execute("SELECT name, value FROM facts").fetchall())
         if not values:
             return None
         try:
-            return CommonState(decoded_header(values["header"]), _checked_bytes(values["common"]))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            header, forest = _checked_bytes(values["header"]), _checked_bytes(values["common"])
+        except (TypeError, KeyError) as error:
             raise DamagedFileError(f"{self.path}: {str(error)[:300]}") from None
+        return decoded(header, forest, str(self.path))
 
-    def keys(self) -> list[str | int]:
+    def keys(self) -> list[Key]:
         """Return all keys of the store."""
         with self._errors():
             rows = self._base.execute("SELECT key FROM saved UNION SELECT key FROM spill.spilled").fetchall()
@@ -130,7 +114,7 @@ class KeyStore:
         except (ValueError, TypeError) as error:
             raise DamagedFileError(f"{self.path}: {str(error)[:300]}") from None
 
-    def read(self, key: str | int) -> bytes | None:
+    def read(self, key: Key) -> bytes | None:
         """Return the latest state of a key; None if the store does not have it."""
         found = self._select("state", key)
         try:
@@ -138,11 +122,11 @@ class KeyStore:
         except TypeError as error:
             raise DamagedFileError(f"{self.path}: the key {key!r:.100} is damaged: {error}") from None
 
-    def __contains__(self, key: str | int) -> bool:
+    def __contains__(self, key: Key) -> bool:
         return self._select("1", key) is not None
 
-    def _select(self, what: str, key: str | int) -> Any:
-        """Return an expression for the latest state of a key; None if the store does not have it."""
+    def _select(self, what: str, key: Key) -> Any:
+        """Return a column, or an SQL expression, of the latest row of a key; None if the store does not have it."""
         encoded = encoded_key(key)
         if encoded in self._removed:
             return None
@@ -153,19 +137,19 @@ class KeyStore:
                     return row[0]
         return None
 
-    def spill(self, states: Iterable[tuple[str | int, bytes]]) -> None:
+    def spill(self, states: Iterable[tuple[Key, bytes]]) -> None:
         """Store the states of keys that leave memory."""
         rows = [(encoded_key(key), state) for key, state in states]
         with self._errors(), self._transaction():
             self._base.executemany("INSERT OR REPLACE INTO spill.spilled VALUES (?, ?)", rows)
         self._removed.difference_update(key for key, _ in rows)
 
-    def remove(self, key: str | int) -> None:
-        """Forget a key; it disappears from `saved` with the next save."""
+    def remove(self, key: Key) -> None:
+        """Forget a key; the next save deletes it from `saved`."""
         self._removed.add(encoded_key(key))
 
-    def save(self, common: CommonState, states: Iterable[tuple[str | int, bytes]]) -> None:
-        """Save the fleet: these states, those that were spilled, and the others as of the last save."""
+    def save(self, common: CommonState, states: Iterable[tuple[Key, bytes]]) -> None:
+        """Save the fleet: the common state, these states of keys, and the spilled ones. Other keys have not changed."""
         values = [("header", encoded_header(common)), ("common", common.forest)]
         removed = [(key,) for key in self._removed]
         with self._errors(), self._transaction():
@@ -182,7 +166,7 @@ class KeyStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._roll_back()  # a transaction that was interrupted twice
+        self._roll_back()  # if the rollback of an interrupted transaction was interrupted, too
         try:
             self._base.execute("BEGIN IMMEDIATE")
             yield
@@ -196,19 +180,35 @@ class KeyStore:
             self._base.execute("ROLLBACK")
 
 
+def new_store(path: str | os.PathLike[str]) -> KeyStore:
+    """Create a store; raise InvalidInputError if the file already contains a fleet."""
+    store, is_new = KeyStore(path), False
+    try:
+        is_new = store.common_state() is None
+    finally:
+        if not is_new:
+            store.close()
+    if not is_new:
+        raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
+    return store
+
+
+def save_copy(path: Path, common: CommonState, states: Iterable[tuple[Key, bytes]]) -> None:
+    """Write a fleet to a new file next to `path`, and rename it to `path` when it is complete."""
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)
+    copy = KeyStore(part)
+    try:
+        copy.save(common, states)
+        copy.close()
+        part.replace(path)
+    except BaseException:
+        copy.close()
+        part.unlink(missing_ok=True)
+        raise
+
+
 def _checked_bytes(value: Any) -> bytes:
     if not isinstance(value, bytes):
         raise TypeError(f"it must be bytes, but is {value!r:.50}.")
     return value
-
-
-def checked_key(key: Any) -> str | int:
-    """Return a key as text or an integer of Python; raise InvalidInputError if it is something else."""
-    if isinstance(key, str):
-        return str(key)
-    if isinstance(key, (bool, np.bool_)) or not hasattr(key, "__index__"):
-        raise InvalidInputError(f"A key must be text or an integer, but is {key!r:.200}.")
-    number = int(key.__index__())
-    if number.bit_length() > 63:
-        raise InvalidInputError(f"A key must be text or an integer of at most 63 bits, but is {key!r:.200}.")
-    return number

@@ -1,4 +1,4 @@
-"""The keys of a fleet: which are in memory, which are in the store, and how they move from one to the other."""
+"""The keys of a fleet: which are in memory and which in the store, and how they move between them."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -13,25 +13,29 @@ from imondrian.engine.jit import Array
 from imondrian.fleet import key_states, packed_keys
 from imondrian.fleet.change_log import ChangeLog
 from imondrian.fleet.key_states import KeyState
-from imondrian.fleet.results import Key, KeyChanges
+from imondrian.fleet.keys import Key
+from imondrian.fleet.results import KeyChanges
 from imondrian.fleet.shards import Shards
-from imondrian.forest.samplers import Window, new_sampler
+from imondrian.fleet.single_detectors import new_window
 
 if TYPE_CHECKING:
     from imondrian.fleet.key_store import KeyStore
 
-_KEYS_AT_ONCE = 64  # that move between memory and the store: their states need memory besides that of the shards
+_KEYS_AT_ONCE = 64  # read from the store at a time; their states need memory in addition to that of the shards
 
 
 class _Departures(NamedTuple):
     """Keys that leave memory; replaced as a whole, so that an interruption leaves old or new."""
 
-    leaving: tuple[Key, ...] = ()
-    n_dropped: int = 0  # including those that are leaving
+    leaving: tuple[Key, ...] = ()  # to be removed from memory; they are in the store, or dropped
+    n_dropped: int = 0  # keys dropped so far, including those in `leaving`
 
 
 class KeyTable:
-    """The keys of a fleet, with an entry of the shards for those in memory.
+    """The keys of a fleet. Those in memory have an entry in the shards.
+
+    To process rows, call `entries_of`, which moves their keys to memory, and then `begin_block`. While keys move, an
+    interruption can leave an incomplete state, which `settle` completes or undoes (`is_settled` is False until then).
 
     Parameters
     ----------
@@ -45,11 +49,11 @@ class KeyTable:
     ----------
     store : KeyStore or None
     entries : OrderedDict
-        The entries of the keys in memory; the key that was not used for the longest time comes first.
+        The entries of the keys in memory, the least recently used key first.
     trackers : dict
         The incidents of the keys in memory that have had an alarm.
     changed : set
-        The keys in memory that differ from the store.
+        The keys in memory whose state in the store is not up to date.
     """
 
     def __init__(self, shards: Shards, parameters: dict[str, Any], max_keys: int) -> None:
@@ -61,12 +65,12 @@ class KeyTable:
         self._change_log = ChangeLog()
         self._parameters = parameters
         self._departures = _Departures()
-        self._started: list[Key] = []  # keys of a block that has not begun; they have no rows yet
+        self._started: list[Key] = []  # new keys, which `settle` removes unless `begin_block` is called first
         self._is_moving = False  # True while keys enter or leave memory
 
     @property
     def n_dropped(self) -> int:
-        """Number of keys that left memory and were lost, because there is no store."""
+        """Number of keys that were dropped because there is no store."""
         return self._departures.n_dropped
 
     @n_dropped.setter
@@ -75,20 +79,20 @@ class KeyTable:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no move of keys was interrupted."""
+        """False while keys move, and after a move was interrupted."""
         return not self._is_moving
 
     def begin_block(self) -> None:
-        """Keep the keys that were started for a block: it has begun, and will be completed."""
+        """Keep the keys that were started: the block of their rows will be processed."""
         self._started, self._is_moving = [], False
 
     def resume(self) -> None:
-        """Complete departures that were interrupted, and free entries that belong to no key."""
+        """After an interruption, remove the keys that were leaving memory, and free the entries that no key has."""
         self._finish_leaving()
         self.shards.reclaim(set(self.entries.values()))
 
     def settle(self) -> None:
-        """Complete or undo a move that was interrupted before a block began."""
+        """After an interruption before a block began, complete departures and remove the keys that were started."""
         if self._is_moving:
             self.resume()
             for key in self._started:
@@ -105,16 +109,16 @@ class KeyTable:
         return key in self.entries or (self.store is not None and key in self.store)
 
     def entries_of(self, keys: list[Key], seed_of: Callable[[Key], int]) -> Array:
-        """Return the entry of each key; start new keys, read stored ones, and make room for both.
+        """Return the entry of each key, after new keys are started and stored ones are read.
 
-        Call `begin_block` afterwards, or `settle` if the rows are not processed.
+        Keys that are not among these leave memory if necessary. Call `begin_block` afterwards.
         """
         needed = dict.fromkeys(keys)
         missing = iter([key for key in needed if key not in self.entries])
-        while some := list(islice(missing, _KEYS_AT_ONCE)):
-            states = {key: self._stored(key) for key in some}
+        while batch := list(islice(missing, _KEYS_AT_ONCE)):
+            states = {key: self._stored(key) for key in batch}  # before other keys leave: one may be damaged
             self._is_moving = True
-            self._make_room(len(some), needed)
+            self._make_room(len(batch), needed)
             for key, state in states.items():
                 if state is None:
                     self._started.append(key)
@@ -124,17 +128,17 @@ class KeyTable:
                 if tracker is not None:
                     self.trackers[key] = tracker
                 self.entries[key] = self.shards.place(state.detector)
-        for key in reversed(dict.fromkeys(reversed(keys))):  # in the order of their last rows
+        for key in reversed(dict.fromkeys(reversed(keys))):  # each key once, in the order of their last rows
             self.entries.move_to_end(key)
         return np.array([self.entries[key] for key in keys], np.int64)
 
     def mark_changed(self, keys: list[Key]) -> None:
-        """Record that the detectors of keys change."""
+        """Record that keys have changed, for the store and for `changes`."""
         self.changed.update(keys)
         self._change_log.record(keys, is_removed=False)
 
     def changes(self) -> KeyChanges:
-        """Return the keys that changed since `confirm_changes`; all keys, if it was never called."""
+        """Return the keys that changed or were removed since the changes were last confirmed; at first, all keys."""
         if not self._change_log.is_active:
             self._change_log.start(self.keys())
         log = self._change_log.report()
@@ -143,30 +147,30 @@ class KeyTable:
         return KeyChanges(changed, [key for key, is_removed in log.items() if is_removed])
 
     def confirm_changes(self) -> None:
-        """Do not return the keys of the last call of `changes` again; if there was none, none of the present keys."""
+        """Do not return the keys of the last call of `changes` again. Before the first call, confirm all keys."""
         if self._change_log.is_active:
             self._change_log.confirm()
         else:
             self._change_log.start(())
 
     def packed(self, key: Key) -> bytes:
-        """Return the state of a key in few bytes; raise InvalidInputError if there is no such key."""
+        """Return the packed state of a key; raise InvalidInputError if there is no such key."""
         return packed_keys.pack(self.state_of(key))
 
     def unpack(self, key: Key, content: bytes) -> None:
         """Add a key, which must be new, with a packed state; raise DamagedFileError if it is damaged."""
         self._is_moving = True
-        entry = self.shards.take()
+        entry = self.shards.take()  # before there is room: if the state is damaged, no key has left
         detector = self.shards.detector(entry)
         try:
-            notes = packed_keys.unpack(content, detector, self.shards.size, self.new_window(), key)
-            tracker = self._tracker_of(key, KeyState(detector, notes))
+            incidents = packed_keys.unpack(content, detector, self.shards.size, new_window(self._parameters), key)
+            tracker = self._tracker_of(key, KeyState(detector, incidents))
         except Exception:
             self.shards.clear(entry)
             self._is_moving = False
             raise
         self._make_room(1, {})
-        self._started.append(key)  # until it is complete, `settle` removes it
+        self._started.append(key)  # so that `settle` removes it after an interruption
         if tracker is not None:
             self.trackers[key] = tracker
         self.entries[key] = entry
@@ -174,7 +178,7 @@ class KeyTable:
         self.begin_block()
 
     def forget(self, key: Key) -> None:
-        """Forget a key; can be repeated after an interruption."""
+        """Remove a key from memory and from the store; can be repeated after an interruption."""
         self._change_log.record([key], is_removed=True)
         if self.store is not None:
             self.store.remove(key)
@@ -193,37 +197,34 @@ class KeyTable:
         return state
 
     def states(self, keys: Iterable[Key]) -> Iterable[tuple[Key, bytes]]:
-        """Yield the states of keys as bytes."""
+        """Yield keys and their states as bytes, in the form of the store."""
         return ((key, key_states.to_bytes(self.state_of(key))) for key in keys)
 
-    def new_window(self) -> Window:
-        """Return a window like those of the detectors, without points."""
-        window: Any = new_sampler(self._parameters["max_samples"], self._parameters["window"])
-        checked: Window = window
-        return checked
-
     def _stored(self, key: Key) -> KeyState | None:
-        """Read a key from the store; None if it is not there."""
+        """Read a key from the store; return None if it is not there."""
         content = None if self.store is None else self.store.read(key)
         if content is None:
             return None
-        state = key_states.from_bytes(content, self.shards.size, self.new_window(), key)
+        state = key_states.from_bytes(content, self.shards.size, new_window(self._parameters), key)
         self._tracker_of(key, state)  # raises an error if it is damaged
         return state
 
     def _tracker_of(self, key: Key, state: KeyState) -> IncidentTracker | None:
-        """Return the incidents of a stored key; raise DamagedFileError if they are damaged."""
-        if state.notes is None:
+        """Return the incidents of a state; None if there are none. Raise DamagedFileError if they are damaged."""
+        if state.incidents is None:
             return None
         tracker = IncidentTracker(IncidentRules())
         try:
-            tracker.restore(state.notes, int(state.detector.counts[0]["n_seen"]), self.shards.size.n_features, 1)
+            tracker.restore(state.incidents, int(state.detector.counts[0]["n_seen"]), self.shards.size.n_features, 1)
         except (ValueError, TypeError, KeyError) as error:
             raise DamagedFileError(f"The incidents of the key {key!r:.100} are damaged: {str(error)[:300]}") from None
         return tracker
 
     def _make_room(self, n_keys: int, needed: dict[Key, None]) -> None:
-        """Let the keys that were not used for the longest time leave memory, until n_keys more fit."""
+        """Remove the least recently used keys from memory, except those needed, until n_keys more fit.
+
+        With a store, they are spilled if they have changed; without one, they are dropped.
+        """
         n_surplus = len(self.entries) + n_keys - self.max_keys
         if n_surplus <= 0:
             return
@@ -235,7 +236,7 @@ class KeyTable:
         self._finish_leaving()
 
     def _finish_leaving(self) -> None:
-        """Remove the keys that leave from memory."""
+        """Remove the keys of `leaving` from memory; can be repeated after an interruption."""
         if self.store is None:
             self._change_log.record(self._departures.leaving, is_removed=True)
         for key in self._departures.leaving:
@@ -243,7 +244,7 @@ class KeyTable:
         self._departures = self._departures._replace(leaving=())
 
     def _remove(self, key: Key) -> None:
-        """Remove a key from memory, if it is there; after an interruption, `settle` clears its entry."""
+        """Remove a key from memory, if it is there. After an interruption, `resume` frees its entry."""
         self.trackers.pop(key, None)
         self.changed.discard(key)
         entry = self.entries.pop(key, None)

@@ -1,8 +1,10 @@
-"""The state of one key in few bytes: without unused slots and without what can be computed from the rest.
+"""The state of one key in few bytes: without unused slots, and without what can be computed from the rest.
 
-Of a tree only the head and the cuts are stored: a seventh of the memory of a key with 10 features. The leaves, boxes
-and populations are computed from the points of the window (`engine/packed_detectors.py`). That loses the signs of
-zeros, because 0.0 and -0.0 are equal: a key with a -0.0 is stored like in a store (`key_states`).
+Of the trees, only heads and cuts are stored. Leaves, boxes and populations are computed from the points of the window
+(`engine/packed_detectors.py`). A packed key with 10 features takes a ninth of its memory.
+
+Computed points and boxes may have 0.0 instead of -0.0 and vice versa, because both are equal. Therefore the state of a
+key that contains a -0.0 is not packed, but written as in a store (`key_states.py`).
 """
 
 import struct
@@ -17,17 +19,24 @@ from imondrian.engine.fleet import Shard, shard_arrays
 from imondrian.engine.histogram import N_BINS
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import HEAD
-from imondrian.engine.packed_detectors import pack_cuts, rebuild_trees, unpack_cuts
+from imondrian.engine.packed_detectors import pack_cuts, rebuild_window_trees, unpack_cuts
 from imondrian.fleet import key_states
-from imondrian.fleet.key_states import KeyState, check_besides_trees, check_problems, decoded_notes, encoded_notes
+from imondrian.fleet.key_states import (
+    KeyState,
+    check_besides_trees,
+    check_problems,
+    decoded_incidents,
+    encoded_incidents,
+)
 from imondrian.fleet.shards import DetectorSize, copy_detector
 from imondrian.forest.samplers import Window
 
-_START = struct.Struct("<4sI")  # magic, length of the notes in bytes
+_START = struct.Struct("<4sI")  # magic, length of the incidents in bytes
 _MAGIC = b"IMP1"
 DIGEST_BYTES = 16
 _BIN_BYTES = 2 * N_BINS // 8
 _FLOAT, _BYTE = np.dtype(np.float64), np.dtype(np.uint8)
+_PLAIN = tuple(name for name in shard_arrays(1, 1, 1) if name != "histograms")  # arrays that are stored as they are
 _NEGATIVE_ZERO = np.float64(-0.0).view(np.uint64)
 
 
@@ -35,28 +44,41 @@ def pack(state: KeyState) -> bytes:
     """Return the state as bytes: a digest of 16 bytes, then the rest."""
     if _has_negative_zeros(state.detector):
         return key_states.to_bytes(state)
-    notes = encoded_notes(state)
-    arrays = _packed_arrays(state.detector)
-    content = b"".join([_START.pack(_MAGIC, len(notes)), notes, *(array.tobytes() for array in arrays)])
-    return blake2b(content, digest_size=DIGEST_BYTES).digest() + content
+    incidents = encoded_incidents(state)
+    arrays = [array.data for array in _packed_arrays(state.detector)]
+    parts: list[bytes | memoryview] = [_START.pack(_MAGIC, len(incidents)), incidents, *arrays]
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        digest.update(part)
+    return b"".join([digest.digest(), *parts])
 
 
 def unpack(content: bytes, detector: Shard, size: DetectorSize, window: Window, key: Any) -> Any:
-    """Write a packed state to a cleared detector of this size; return the notes.
+    """Write a packed state to a detector; return its incidents as a JSON value, None if it has had no alarm.
 
-    `window` must be without points, and is otherwise like that of the detector.
+    Parameters
+    ----------
+    content : bytes
+    detector : Shard
+        A shard with one detector, which must be clear.
+    size : DetectorSize
+        The size of the detector.
+    window : Window
+        A window without points, otherwise like that of the detector; used for the checks, and changed by them.
+    key : str or int
+        Named in error messages.
 
     Raises
     ------
     DamagedFileError
-        If the bytes are damaged. Then the detector must be cleared again.
+        If the bytes are damaged. Then the detector must be cleared.
     """
     try:
         body = memoryview(content)[DIGEST_BYTES:]
         if bytes(body[: len(_MAGIC)]) == key_states.MAGIC:
             state = key_states.from_bytes(content, size, window, key)
             copy_detector(state.detector, detector)
-            return state.notes
+            return state.incidents
         if blake2b(body, digest_size=DIGEST_BYTES).digest() != bytes(content[:DIGEST_BYTES]):
             raise ValueError("the digest does not match.")  # noqa: TRY301
         return _unpack(body, detector, size, window)
@@ -67,6 +89,9 @@ def unpack(content: bytes, detector: Shard, size: DetectorSize, window: Window, 
 
 
 def _has_negative_zeros(detector: Shard) -> bool:
+    """Return True if the points or boxes of a detector contain -0.0."""
+    if not (detector.rings == 0.0).any():  # all points and bounds of boxes are equal to numbers of the ring
+        return False
     n_slots = int(detector.trees.heads["n_leaves"].max())
     arrays = detector.rings, detector.trees.points[:, :n_slots], detector.trees.boxes[:, :n_slots]
     return any((array.view(np.uint64) == _NEGATIVE_ZERO).any() for array in arrays)
@@ -86,7 +111,7 @@ class _Cuts(NamedTuple):
 
 
 def _packed_arrays(detector: Shard) -> list[Array]:
-    """Return the arrays to be written."""
+    """Return the arrays to be written, which are contiguous."""
     trees = detector.trees
     cuts = _Cuts.empty(_n_cuts(trees.heads))
     pack_cuts(trees, np.arange(trees.heads.size), *cuts)
@@ -100,7 +125,7 @@ def _packed_arrays(detector: Shard) -> list[Array]:
         cuts.features.astype(_narrow(detector.rings.shape[2])),
         np.packbits(is_used),
         histogram[is_used],
-        *(getattr(detector, name) for name in _plain_arrays(*detector.rings.shape[1:])),
+        *(getattr(detector, name) for name in _PLAIN),
     ]
 
 
@@ -113,28 +138,23 @@ def _narrow(largest: int) -> np.dtype[Any]:
     return np.min_scalar_type(largest)
 
 
-def _plain_arrays(window: int, n_features: int) -> dict[str, Any]:
-    """Return the shapes and types of the arrays that are stored as they are, by name."""
-    arrays = shard_arrays(1, window, n_features)
-    return {name: described for name, described in arrays.items() if name != "histograms"}
-
-
 def _unpack(content: memoryview, detector: Shard, size: DetectorSize, window: Window) -> Any:
-    magic, n_notes = _START.unpack_from(content)
+    magic, n_incidents = _START.unpack_from(content)
     if magic != _MAGIC:
         raise ValueError("it is not the state of a key.")
     reader = _Reader(content, _START.size)
-    notes = decoded_notes(reader.bytes(n_notes))
+    incidents = decoded_incidents(reader.bytes(n_incidents))
     _read_cuts(reader, detector, size)
     _read_histogram(reader, detector)
-    for name, (shape, dtype) in _plain_arrays(size.window, size.n_features).items():
-        getattr(detector, name)[:] = reader.array(dtype, int(np.prod(shape))).reshape(shape)
+    for name in _PLAIN:
+        array = getattr(detector, name)
+        array[:] = reader.array(array.dtype, array.size).reshape(array.shape)
     if reader.position != len(content):
         raise ValueError(f"it has {len(content)} bytes, but should have {reader.position}.")
     check_besides_trees(detector, window)
     check_problems(window.head_problems(detector.trees.heads))
     _rebuild(detector, window)
-    return notes
+    return incidents
 
 
 def _read_cuts(reader: "_Reader", detector: Shard, size: DetectorSize) -> None:
@@ -158,7 +178,7 @@ def _read_histogram(reader: "_Reader", detector: Shard) -> None:
 def _rebuild(detector: Shard, window: Window) -> None:
     """Compute the leaves, boxes and populations; raise ValueError if a tree is damaged."""
     chosen, numbers = np.arange(detector.trees.heads.size), detector.counts["number"].copy()
-    t = rebuild_trees(detector.trees, chosen, detector.rings, numbers, window.selection)
+    t = rebuild_window_trees(detector.trees, chosen, detector.rings, numbers, window.selection)
     if t != NONE:
         raise ValueError(f"tree {t} is damaged.")
 

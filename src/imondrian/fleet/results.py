@@ -6,8 +6,7 @@ import numpy as np
 
 from imondrian.alarms.incidents import Incident, IncidentEvent
 from imondrian.engine.jit import Array
-
-Key = str | int
+from imondrian.fleet.keys import Key
 
 
 class FleetResult(NamedTuple):
@@ -15,11 +14,11 @@ class FleetResult(NamedTuple):
 
     score: float  # in (0, 1), high is anomalous; NaN for a skipped row
     is_anomaly: bool  # whether the score lies above the threshold
-    threshold: float  # the threshold before the row was counted
-    index: int  # type: ignore[assignment]  # of the row among those of its key, from 0 (hides tuple.index)
+    threshold: float  # the threshold for this row, computed from the rows before it
+    index: int  # type: ignore[assignment]  # of the row among the rows of its key, from 0 (hides tuple.index)
     surprise: float  # -log10 of the probability that an ordinary recent row scores as high
     incident: int | None  # number of the key's incident that is open after the row
-    is_borrowed: bool  # whether score, threshold and surprise come from the common forest, before the key has warmed up
+    is_borrowed: bool  # True if score and label come from the common forest, because the key has not warmed up
 
 
 class FleetResults(NamedTuple):
@@ -42,7 +41,7 @@ class KeyIncident(NamedTuple):
 
 
 class KeyEvent(NamedTuple):
-    """An incident of one key opens or closes."""
+    """The opening or closing of an incident of one key."""
 
     key: Key
     event: IncidentEvent
@@ -51,7 +50,7 @@ class KeyEvent(NamedTuple):
 class KeyChanges(NamedTuple):
     """The keys of a fleet that have changed; see `Fleet.key_changes`."""
 
-    changed: list[Key]  # new keys too; the key that was not used for the longest time comes first
+    changed: list[Key]  # including new keys; the least recently used one first
     removed: list[Key]  # forgotten or dropped
 
 

@@ -1,7 +1,11 @@
-"""The tables of a fleet: detectors of many keys side by side, allocated in shards of equal size.
+"""The tables of a fleet: the detectors of many keys, allocated in shards of equal size.
 
-Every detector has an entry number. Entry e is detector e % keys_per_shard of shard e // keys_per_shard. Shards never
-move or grow, so that more keys never copy what is there; the system provides the memory of an entry when it is used.
+The number of a detector is called its *entry*. Entry e is detector e % keys_per_shard of shard e // keys_per_shard.
+Shards never move or grow, so that new keys do not copy the tables. The operating system provides the memory of an entry
+when it is first written.
+
+A single detector is also a `Shard`, in which the first axis of every array has the length 1, or n_trees for trees. Such
+a *shard with one detector* is either a view of an entry (`Shards.detector`) or has arrays of its own (`new_shard`).
 """
 
 import math
@@ -25,14 +29,14 @@ class DetectorSize(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """Memory of one detector in its shard, in bytes."""
+        """Memory of one detector, in bytes."""
         others = shard_arrays(1, self.window, self.n_features).values()
         trees = table_bytes(self.n_trees, self.n_slots, self.n_features)
         return trees + sum(math.prod(shape) * dtype.itemsize for shape, dtype in others)
 
 
 class Shards:
-    """The tables of a fleet, and which of their entries are free.
+    """The tables of a fleet, with a list of the free entries. A free entry is clear: as it was allocated.
 
     Parameters
     ----------
@@ -51,11 +55,11 @@ class Shards:
         self._free: list[int] = []  # entries
 
     def shard(self, index: int) -> Shard:
-        """Return a shard."""
+        """Return a shard by its index."""
         return self._shards[index]
 
     def take(self) -> int:
-        """Take a free entry, whose detector is clear; after an interruption, `reclaim` clears it."""
+        """Remove an entry from the free ones and return it; it is clear. After an interruption, `reclaim` frees it."""
         if not self._free:
             first = len(self._shards) * self.keys_per_shard
             self._shards.append(new_shard(self.size, self.keys_per_shard))
@@ -70,20 +74,20 @@ class Shards:
         return entry
 
     def place(self, detector: Shard) -> int:
-        """Copy a detector, which is a shard of one, into a free entry; return the entry."""
+        """Copy a shard with one detector to a free entry; return the entry."""
         entry = self.take()
         copy_detector(detector, self.detector(entry))
         return entry
 
     def detector(self, entry: int) -> Shard:
-        """Return a view of one detector: a shard of one."""
+        """Return a view of an entry: a shard with one detector."""
         index, k = divmod(entry, self.keys_per_shard)
         shard = self._shards[index]
         trees = slice_trees(shard.trees, slice(k * self.size.n_trees, (k + 1) * self.size.n_trees))
         return Shard(trees, *(array[k : k + 1] for array in shard[1:]))
 
     def clear(self, entry: int) -> None:
-        """Remove a detector; its entry is reset and becomes free."""
+        """Remove a detector: reset its entry, which becomes free."""
         part = self.detector(entry)
         n_leaves = int(part.trees.heads["n_leaves"].max())
         for array in (part.trees.cuts, part.trees.boxes, part.trees.points, part.trees.copies):
@@ -94,11 +98,11 @@ class Shards:
             array[:] = np.zeros((), array.dtype)
         empty = np.zeros((), part.trees.heads.dtype)
         empty["root"], empty["level"] = NO_NODE, np.nan
-        part.trees.heads[:] = empty  # last: after an interruption, n_leaves still says what to clear
+        part.trees.heads[:] = empty  # last: after an interruption, n_leaves is needed to clear the rest
         self._free.append(entry)
 
     def reclaim(self, used: set[int]) -> None:
-        """Clear all entries but those in use; needed after an interruption."""
+        """Free all entries except those in use; called after an interruption."""
         self._free = [entry for entry in self._free if entry not in used]
         idle = set(range(len(self._shards) * self.keys_per_shard)) - used - set(self._free)
         for entry in sorted(idle):
@@ -106,16 +110,16 @@ class Shards:
 
 
 def new_shard(size: DetectorSize, n_keys: int) -> Shard:
-    """Return a shard without detectors."""
+    """Return a shard for n_keys detectors, all of them clear."""
     trees = empty_trees(n_keys * size.n_trees, size.n_slots, size.n_features)
     arrays = shard_arrays(n_keys, size.window, size.n_features)
     return Shard(trees, **{name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()})
 
 
 def copy_detector(source: Shard, target: Shard) -> None:
-    """Copy a detector, a shard of one, to one that is clear."""
+    """Copy a shard with one detector to another one, which must be clear."""
     n_leaves = int(source.trees.heads["n_leaves"].max())
-    target.trees.heads[:] = source.trees.heads  # first: after an interruption, n_leaves says what to clear
+    target.trees.heads[:] = source.trees.heads  # first: after an interruption, n_leaves is needed to clear the rest
     for name in ("cuts", "boxes", "points", "copies"):
         getattr(target.trees, name)[:, :n_leaves] = getattr(source.trees, name)[:, :n_leaves]
     target.trees.parents[:, : 2 * n_leaves] = source.trees.parents[:, : 2 * n_leaves]

@@ -1,4 +1,4 @@
-"""Trees in model files of version 3: each point once, and nothing that can be computed from the rest."""
+"""Trees in model files of version 3: every distinct point is stored once, and what can be computed is left out."""
 
 import os
 
@@ -22,15 +22,15 @@ _CUT_COLUMNS = {"split_time": _FLOAT, "split_value": _FLOAT, "left": None, "righ
 
 
 def pack(trees: Trees, n_slots: int, ring: Array | None) -> dict[str, Array]:
-    """Return copies of the first n_slots slots of each tree, as the arrays to be written, by name.
+    """Return the arrays to be written for the first n_slots slots of each tree, by name. They are copies.
 
-    `ring` has the points of the window, if there is one. Indices and counts have the smallest type that fits.
+    `ring` contains the points of the window, if there is one. Indices and counts have the smallest type that fits.
     """
     coded = np.ascontiguousarray(coded_points(trees, trees.points))
-    known = np.empty((0, coded.shape[2])) if ring is None else ring
+    ring_rows = np.empty((0, coded.shape[2])) if ring is None else ring
     leaves, first_leaf = np.zeros(coded.shape[:2], np.int64), np.empty(coded.shape[0] * coded.shape[1], np.int64)
     n_leaves, key = np.ascontiguousarray(trees.heads["n_leaves"]), np.uint64(int.from_bytes(os.urandom(8)))
-    n_points = number_points(coded.view(np.uint64), n_leaves, known.view(np.uint64), key, leaves, first_leaf)
+    n_points = number_points(coded.view(np.uint64), n_leaves, ring_rows.view(np.uint64), key, leaves, first_leaf)
     points = coded.reshape(-1, coded.shape[2])[first_leaf[:n_points]]
     arrays = {array_name("heads", name): trees.heads[name].copy() for name in HEAD.names or ()}
     for name, dtype in _CUT_COLUMNS.items():
@@ -38,13 +38,14 @@ def pack(trees: Trees, n_slots: int, ring: Array | None) -> dict[str, Array]:
         arrays[array_name("cuts", name)] = narrowest(column) if dtype is None else column.copy()
     copies = narrowest(trees.copies[:, :n_slots])
     arrays |= {"points": points, "leaves": narrowest(leaves[:, :n_slots]), "copies": copies}
-    return arrays | {"negative_zeros": _negative_zeros(trees.boxes[:, :n_slots], points, known)}
+    return arrays | {"negative_zeros": _negative_zeros(trees.boxes[:, :n_slots], points, ring_rows)}
 
 
 def _negative_zeros(boxes: Array, points: Array, ring: Array) -> Array:
     """Return the positions of all bounds that are -0.0 in the flattened boxes.
 
-    The bounds of a box are known from the points, except that among equal ones, 0.0 and -0.0, either may be a bound.
+    Bounds are computed from the points when a file is read, except for the signs of zeros: 0.0 and -0.0 are equal, so
+    that either of them can be the bound.
     """
     if not any((rows.view(np.uint64) == _NEGATIVE_ZERO).any() for rows in (points, ring)):
         return np.empty(0, _POSITION)
@@ -52,7 +53,7 @@ def _negative_zeros(boxes: Array, points: Array, ring: Array) -> Array:
 
 
 def layouts(sizes: TableSizes) -> dict[str, Layout]:
-    """Return the layouts of these arrays."""
+    """Return the shapes and types of the arrays that `pack` returns, by name."""
     slots = sizes.n_trees, sizes.n_slots
     heads: dict[str, Layout] = {array_name("heads", name): (slots[:1], HEAD[name]) for name in HEAD.names or ()}
     cuts: dict[str, Layout] = {array_name("cuts", name): (slots, dtype) for name, dtype in _CUT_COLUMNS.items()}
@@ -67,9 +68,9 @@ def layouts(sizes: TableSizes) -> dict[str, Layout]:
 
 
 def unpack(arrays: dict[str, Array], sizes: TableSizes, ring: Array | None, n_bytes: int) -> Trees:
-    """Return the trees; raise ValueError if one is unsound, or if they are too large for a file of n_bytes bytes.
+    """Return the trees; raise ValueError if one is damaged, or if they are too large for a file of n_bytes bytes.
 
-    The points of the window, if there is one, must have been checked.
+    `ring` contains the points of the window, if there is one; the caller has checked them.
     """
     if sizes.n_bytes > MAX_EXPANSION * n_bytes:
         raise ValueError(f"its trees would take {sizes.n_bytes} bytes, more than {MAX_EXPANSION} times its length.")
@@ -80,13 +81,13 @@ def unpack(arrays: dict[str, Array], sizes: TableSizes, ring: Array | None, n_by
     for name in _CUT_COLUMNS:
         trees.cuts[name] = _as_index(arrays, array_name("cuts", name))
     trees.copies[:] = _as_index(arrays, "copies")
-    is_named, position = np.zeros(rows.shape[0], np.bool_), np.zeros(2, np.int64)
-    problem = rebuild_trees(trees, rows, arrays["leaves"].astype(np.int64), is_named, position)
+    is_referenced, position = np.zeros(rows.shape[0], np.bool_), np.zeros(2, np.int64)
+    problem = rebuild_trees(trees, rows, arrays["leaves"].astype(np.int64), is_referenced, position)
     if problem != SOUND:
         where = "the tree as a whole" if position[1] == NONE else f"slot {position[1]}"
         raise ValueError(f"tree {position[0]} is damaged: {PROBLEMS[problem]}: {where}.")
-    if not is_named[rows.shape[0] - arrays["points"].shape[0] :].all():
-        raise ValueError("points.npy is damaged: no leaf names one of its points.")
+    if not is_referenced[rows.shape[0] - arrays["points"].shape[0] :].all():
+        raise ValueError("points.npy is damaged: no leaf refers to one of its points.")
     _write_negative_zeros(trees, arrays["negative_zeros"])
     return trees
 
@@ -100,7 +101,7 @@ def _as_index(arrays: dict[str, Array], name: str) -> Array:
 
 
 def _checked_rows(points: Array, sizes: TableSizes, ring: Array | None) -> Array:
-    """Return the rows that leaves can name: those of the ring, then these points."""
+    """Return the rows to which leaves can refer: the ring, then these points; raise ValueError if one is invalid."""
     if not all_within_limit(points.ravel()):
         raise ValueError("a point is not finite or too large.")
     rarities = points[:, sizes.n_coordinates - 2 * sizes.n_categorical : sizes.n_coordinates - sizes.n_categorical]
@@ -112,7 +113,7 @@ def _checked_rows(points: Array, sizes: TableSizes, ring: Array | None) -> Array
 
 
 def _write_negative_zeros(trees: Trees, positions: Array) -> None:
-    """Change the bounds at these positions of the flattened boxes from 0.0 to -0.0."""
+    """Replace 0.0 by -0.0 at these positions of the flattened boxes; raise ValueError if a position is wrong."""
     if positions.size == 0:
         return
     bounds, n_bounds = trees.boxes.reshape(-1), trees.boxes[0, 0].size

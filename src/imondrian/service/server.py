@@ -177,7 +177,7 @@ def _run(
         compile_kernels()
         n_detectors = len(registry.all())
         serving = f"serving {n_detectors} detector{'s' * (n_detectors != 1)}, {where}"
-        lines.extend([*registry.damage_reports, *registry.complaints(), serving])
+        lines.extend([*registry.damage_reports, *registry.problems(), serving])
         return create_app(registry, token)
 
     def on_ready() -> None:

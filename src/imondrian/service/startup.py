@@ -99,7 +99,7 @@ class StartingApp:
     def _refusal(self, path: str) -> Response:
         headers = {"Retry-After": "1"} | {name.decode(): value.decode() for name, value in HEADERS}
         if path == "/health":
-            return JSONResponse({"status": "starting", "complaints": []}, 503, headers)
+            return JSONResponse({"status": "starting", "problems": []}, 503, headers)
         if path == "/":  # with the header Refresh a browser tries again every second
             return PlainTextResponse("The service is starting.", 503, headers | {"Refresh": "1"})
         return JSONResponse({"detail": "The service is starting."}, 503, headers)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from imondrian.fleet.fleet import Fleet
-from imondrian.fleet.results import Key
+from imondrian.fleet.keys import Key
 from imondrian.stream.detector import StreamDetector
 
 
@@ -21,7 +21,10 @@ class GroupFleet(Fleet):
         return self._seed
 
     def detached(self, key: Key, missing: str) -> StreamDetector:
-        """Forget a key; return a `StreamDetector` that goes on like that of the key, and accepts missing numbers."""
+        """Forget a key; return a `StreamDetector` that goes on like its detector, with this rule for missing numbers.
+
+        If the fleet does not have the key, the detector is new.
+        """
         if key not in self:
             return StreamDetector(**self.parameters | {"missing": missing})
         detector = self.detector(key)

@@ -1,4 +1,4 @@
-"""The detectors of a group of keys on a stream: one value in Spark's state store, and one pass over their rows."""
+"""The detectors of a group of keys on a stream, which are one value in Spark's state store."""
 
 import json
 from collections import OrderedDict
@@ -13,7 +13,7 @@ from imondrian.alarms.incidents import NO_INCIDENT
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.engine.finite import all_within_limit
 from imondrian.engine.jit import Array
-from imondrian.fleet.results import Key
+from imondrian.fleet.keys import Key
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.rows.named_rows import CodedRows
 from imondrian.spark.arrow_points import check_usable, usable_rows
@@ -24,7 +24,7 @@ from imondrian.stream.detector import StreamDetector
 _MAGIC, _DIGEST_BYTES = b"IMG2", 16
 _HEAD_BYTES = len(_MAGIC) + _DIGEST_BYTES
 _LENGTH = np.dtype("<u4")
-_MAX_BYTES = 2**29  # of detectors in the cache of a worker
+_MAX_BYTES = 2**29  # memory of the cached detectors of a worker
 _FLEET_SETTINGS = (
     "n_features",
     "n_trees",
@@ -44,7 +44,7 @@ _FLEET_SETTINGS = (
 class GroupSettings(NamedTuple):
     """The settings of a query."""
 
-    detector: str  # settings of new detectors, as JSON; those of a fleet, and `missing`
+    detector: str  # settings of new detectors, see `detector_settings`
     n_groups: int
     features: Features
     on_error: str
@@ -61,7 +61,7 @@ class GroupResults(NamedTuple):
 
 
 def fits_fleet(detector: StreamDetector) -> bool:
-    """Return True if a fleet can do what this detector does, until a number is missing."""
+    """Return True if a fleet can process what this detector processes, except rows with missing numbers."""
     parameters = detector.parameters
     return (
         parameters["preset"] != "series"
@@ -73,7 +73,7 @@ def fits_fleet(detector: StreamDetector) -> bool:
 
 
 def detector_settings(detector: StreamDetector) -> str:
-    """Return the settings of a detector that fits a fleet, as JSON."""
+    """Return the settings of a detector that fits a fleet as JSON: those of the fleet, and the rule `missing`."""
     fleet = {name: detector.parameters[name] for name in _FLEET_SETTINGS}
     rules = detector.rules.as_json_value()
     return json.dumps({"fleet": fleet | {"rules": rules}, "missing": detector.parameters["missing"]})
@@ -82,8 +82,8 @@ def detector_settings(detector: StreamDetector) -> str:
 class KeyGroup:
     """The detectors of a group of keys.
 
-    A key is part of a fleet with the settings of the query that created it. From its first missing number on, it has a
-    `StreamDetector` of its own, because a fleet has no missing numbers.
+    A key belongs to a fleet with the settings of the query in which the key was new. From its first missing number on,
+    it has a `StreamDetector` of its own, because a fleet does not accept missing numbers.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ class KeyGroup:
     def __init__(self, n_groups: int) -> None:
         self.deadlines: dict[str, int] = {}
         self._n_groups = n_groups
-        self._fleets: dict[str, GroupFleet] = {}  # by their settings
-        self._settings: dict[str, str] = {}  # of the fleet of each key that is part of one
+        self._fleets: dict[str, GroupFleet] = {}  # by `GroupSettings.detector`
+        self._settings: dict[str, str] = {}  # for each key in a fleet, the settings of the fleet
         self._detectors: dict[str, StreamDetector] = {}  # of the other keys
 
     @property
@@ -115,9 +115,9 @@ class KeyGroup:
         return detectors + sum(fleet.n_bytes for fleet in self._fleets.values())
 
     def process(self, keys: Any, X: Array, settings: GroupSettings) -> GroupResults:
-        """Score, label and learn rows, those of a key in their order; raise InvalidInputError if one is unusable.
+        """Score, label and learn rows. The rows of a key are processed in their order.
 
-        With on_error="skip", an unusable row has the score NaN.
+        With `on_error="raise"`, an unusable row raises an InvalidInputError; with "skip", it has the score NaN.
         """
         codes, distinct = pd.factorize(np.asarray(keys, object))
         names: list[str] = distinct.tolist()
@@ -154,7 +154,7 @@ class KeyGroup:
         return self._fleets[text]
 
     def _missing(self, name: str) -> str:
-        """Return what the detector of a key does with missing numbers."""
+        """Return the rule of a key's detector for missing numbers."""
         rule: str = (
             json.loads(self._settings[name])["missing"]
             if name in self._settings
@@ -174,7 +174,7 @@ class KeyGroup:
             points[rows[~is_usable]] = np.nan
 
     def _detach(self, names: Iterable[str]) -> None:
-        """Give keys a detector of their own."""
+        """Move keys from their fleets to detectors of their own."""
         for name in names:
             if name in self._settings:
                 fleet, missing = self._fleet(self._settings[name]), self._missing(name)
@@ -184,9 +184,9 @@ class KeyGroup:
     # -- bytes --------------------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """Return everything as bytes; equal digests mean equal groups.
+        """Return everything as bytes: the digest of the header, the header, and the states of the keys.
 
-        The header has the digests of all parts, so that the digest of the header is that of the group.
+        The header contains the digests of all states, so that groups with equal digests are equal.
         """
         fleets = {
             text: [(key, fleet.pack_key(key)) for key in fleet] for text, fleet in self._fleets.items() if len(fleet)
@@ -205,12 +205,12 @@ class KeyGroup:
 
     @classmethod
     def from_bytes(cls, content: bytes, n_groups: int, spare: Self | None = None) -> Self:
-        """Return the group that `to_bytes` has written, in the memory of a spare group if there is one.
+        """Return the group that `to_bytes` has written. It takes over the tables of `spare`, which loses its keys.
 
         Raises
         ------
         InvalidInputError
-            If something else has written the content, or a query with another number of groups.
+            If the content is not that of a group, or was written by a query with another number of groups.
         DamagedFileError
             If the content is damaged.
         """
@@ -227,7 +227,7 @@ class KeyGroup:
         return group
 
     def _emptied_fleets(self) -> dict[str, GroupFleet]:
-        """Return the fleets, without keys."""
+        """Forget all keys of the fleets, and return the fleets."""
         for fleet in self._fleets.values():
             fleet.forget_all()
         return self._fleets
@@ -274,7 +274,7 @@ def _described(key: Key, state: bytes) -> list[Any]:
 
 
 def _have_gaps(points: Array) -> Array:
-    """Return which points have some numbers and lack others."""
+    """Return which points have missing numbers, but not only missing numbers."""
     n_missing = np.isnan(points).sum(axis=1)
     return np.asarray((n_missing > 0) & (n_missing < points.shape[1]))
 
@@ -315,10 +315,9 @@ def digest_of_group(content: bytes | memoryview) -> bytes:
 class GroupCache:
     """The groups that a worker wrote last, so that they need not be read again.
 
-    The valid state is always the one in the state store: a cached group is used only if the digest of its bytes is that
-    of the state, so that a group of another batch, or of a failed attempt, is never used instead. If the digest is
-    another one, the memory of the cached group is used for the group that is read, because to allocate the tables of a
-    fleet takes longer than to fill them.
+    The valid state is always the one in the state store. A cached group is used only if its digest is that of the
+    state, so that the group of another batch, or of a failed attempt, is never used instead. Otherwise, the group that
+    is read takes over the tables of the cached one.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
@@ -327,7 +326,10 @@ class GroupCache:
         self._n_bytes = 0
 
     def pop(self, name: Hashable, content: bytes, n_groups: int) -> KeyGroup:
-        """Return the group with these bytes, removed from the cache, or else loaded; the caller may change it."""
+        """Return the group with these bytes: the cached one, which leaves the cache, or one that is read.
+
+        The caller may change it.
+        """
         check_group(content)
         digest, group = self._removed(name)
         if group is not None and digest == digest_of_group(content):
@@ -335,7 +337,7 @@ class GroupCache:
         return KeyGroup.from_bytes(content, n_groups, group)
 
     def put(self, name: Hashable, group: KeyGroup) -> bytes:
-        """Cache a group under its name and return its bytes; it must not be changed afterwards."""
+        """Cache a group under a name and return its bytes. The group must not be changed afterwards."""
         content = group.to_bytes()
         self._removed(name)
         self._cached[name] = digest_of_group(content), group, group.n_bytes
@@ -345,7 +347,7 @@ class GroupCache:
         return content
 
     def _removed(self, name: Hashable) -> tuple[bytes, KeyGroup | None]:
-        """Remove a group and return its digest and the group, None if it is not cached."""
+        """Remove a group from the cache; return its digest and the group, or None if it is not cached."""
         digest, group, n_bytes = self._cached.pop(name, (b"", None, 0))
         self._n_bytes -= n_bytes
         return digest, group

@@ -47,9 +47,9 @@ class Notifier:
     def __init__(self, receivers: Sequence[Receiver], writer: Writer, feed: EventFeed, retention: Retention) -> None:
         self.channels = [Channel(receiver, writer, feed, retention) for receiver in receivers]
 
-    def complaints(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Return what was given up since the start, and which receivers cannot be reached."""
-        return [text for channel in self.channels for text in channel.complaints()]
+        return [text for channel in self.channels for text in channel.problems()]
 
     def close(self) -> None:
         """End the threads; a receiver that does not answer does not delay that for long."""
@@ -91,7 +91,7 @@ class Channel:
         self._thread = threading.Thread(target=self._run, name="imondrian-notifier", daemon=True)
         self._thread.start()
 
-    def complaints(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Return what was given up since the start, and whether notifications fail."""
         found, n_given_up = [], self.counts.n_given_up - self._n_given_up_before
         if n_given_up:

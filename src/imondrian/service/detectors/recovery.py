@@ -42,23 +42,23 @@ def recover(folder: Folder, id_: int) -> tuple[StoredDetector, AppliedState, lis
         The row of the detector, with a checked configuration.
     state : AppliedState
         The state of the detector after the last entry of its journal.
-    complaints : list of str
+    problems : list of str
         What was damaged, and which scores may differ.
     """
-    complaints: list[str] = []
+    problems: list[str] = []
     record = _with_checked_configuration(folder.store.detector(id_), folder.limits)
-    state = _start_state(folder, record, complaints)
+    state = _start_state(folder, record, problems)
     try:
-        state = _replayed(folder, record, state, complaints)
+        state = _replayed(folder, record, state, problems)
     except BaseException:
         state.close()
         raise
-    for complaint in complaints:
-        _LOG.error("%s", complaint)
-    return record, state, complaints
+    for problem in problems:
+        _LOG.error("%s", problem)
+    return record, state, problems
 
 
-def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, complaints: list[str]) -> AppliedState:
+def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, problems: list[str]) -> AppliedState:
     """Return the state after the last entry of the journal."""
     store = folder.store
     entries = store.entries_after(record.id, state.entry_number)
@@ -67,14 +67,12 @@ def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, compl
     if error is not None:
         state.close()
         state, error = _replay_before_failure(lambda: _start_state(folder, record, []), entries)
-        complaints.append(
-            f"Entry {state.entry_number + 1} of the journal of {record.name!r} cannot be replayed: {error}"
-        )
+        problems.append(f"Entry {state.entry_number + 1} of the journal of {record.name!r} cannot be replayed: {error}")
     state.applier.stored_events = EventMark()  # everything that follows is new
     state, n_lost = _cut(store, record, state)
     if n_lost:
-        complaints.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
-    return _save_under_current_versions(store, record, state, complaints)
+        problems.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
+    return _save_under_current_versions(store, record, state, problems)
 
 
 def replay(
@@ -119,27 +117,27 @@ def _cut(store: Store, record: StoredDetector, state: AppliedState) -> tuple[App
     return state.apply([entry])[0], n_lost
 
 
-def _start_state(folder: Folder, record: StoredDetector, complaints: list[str]) -> AppliedState:
+def _start_state(folder: Folder, record: StoredDetector, problems: list[str]) -> AppliedState:
     """Return the state of the last valid snapshot, with the saved replies up to that snapshot.
 
     A replay from there leaves out events that are stored already, so that none is announced twice.
     """
     store = folder.store
     last_snapshot = _last_keyed_snapshot if is_keyed(record.configuration) else _last_snapshot
-    state: AppliedState = last_snapshot(folder, record, complaints)
+    state: AppliedState = last_snapshot(folder, record, problems)
     state.applier.stored_events = store.events.announced(record.id)
     replies, n_damaged = store.replies(record.id, state.entry_number)
     for reply in replies:
         state.replies.add(reply)
     if n_damaged:
-        complaints.append(
+        problems.append(
             f"{n_damaged} saved replies of {record.name!r} are damaged: repeated requests with these ids are processed"
             " again."
         )
     return state
 
 
-def _last_keyed_snapshot(folder: Folder, record: StoredDetector, _complaints: list[str]) -> KeyedState:
+def _last_keyed_snapshot(folder: Folder, record: StoredDetector, _problems: list[str]) -> KeyedState:
     """Return the state of the last snapshot of a detector with a key, or of a new one if there is no file yet."""
     store, path = folder.store, folder.files.path(record.id)
     if path.exists():
@@ -150,16 +148,16 @@ def _last_keyed_snapshot(folder: Folder, record: StoredDetector, _complaints: li
     return new_keyed_state(record, folder.files, folder.retention)
 
 
-def _last_snapshot(folder: Folder, record: StoredDetector, complaints: list[str]) -> DetectorState:
+def _last_snapshot(folder: Folder, record: StoredDetector, problems: list[str]) -> DetectorState:
     """Return the state of the last valid snapshot, or of a new detector if there is none."""
     store, state = folder.store, new_state(record, folder.retention)
     for snapshot in store.snapshots(record.id):
         if snapshot.content:
             checked_size(size_in_model(snapshot.content), folder.limits)
             return restored_state(state, snapshot)
-        complaints.append(f"A snapshot of {record.name!r} is damaged: the data before it is used.")
-    if complaints and store.first_number(record.id) != 1:
-        complaints.append(
+        problems.append(f"A snapshot of {record.name!r} is damaged: the data before it is used.")
+    if problems and store.first_number(record.id) != 1:
+        problems.append(
             f"No snapshot of {record.name!r} is valid, and the beginning of its journal is missing: the detector starts"
             " empty."
         )
@@ -183,7 +181,7 @@ def _replay_before_failure(
 
 
 def _save_under_current_versions(
-    store: Store, record: StoredDetector, state: AppliedState, complaints: list[str]
+    store: Store, record: StoredDetector, state: AppliedState, problems: list[str]
 ) -> AppliedState:
     """If replayed entries were written under other versions, report that, and save a snapshot at once.
 
@@ -194,7 +192,7 @@ def _save_under_current_versions(
     if not others:
         return state
     differences = "; ".join(difference(other, store.versions) for other in others)
-    complaints.append(
+    problems.append(
         f"The last {n_replayed} entries of the journal of {record.name!r} were written under other versions"
         f" ({differences}): they were replayed, and scores since the last snapshot may differ in their last bits from"
         " those in earlier responses."
@@ -206,7 +204,7 @@ def _save_under_current_versions(
             state = state.without_portion()
         state.save_snapshot(partial(_write, store))
     except (StorageError, StoreError, MemoryError) as error:
-        complaints.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
+        problems.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
         return state
     return state.saved()
 

@@ -103,7 +103,7 @@ class Registry:
     ) -> None:
         self.limits, self.retention = limits or Limits(), retention or Retention()
         store = Store(folder)
-        self.damage_reports, self._files = store.complaints, KeyFiles(folder)
+        self.damage_reports, self._files = store.problems, KeyFiles(folder)
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         try:
             use_receivers(store, receivers)
@@ -231,10 +231,10 @@ class Registry:
             finally:
                 self._files.lock.release()
 
-    def complaints(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Return the current problems, each preceded by the name of its detector."""
         failing = [
-            f"{each.record.name}: {text}" for each in self.all() for text in each.worker.complaints.copy().values()
+            f"{each.record.name}: {text}" for each in self.all() for text in each.worker.problems.copy().values()
         ]
         return [*(f"{name}: {aside.reason}" for name, aside in self._set_aside.copy().items()), *failing]
 
@@ -280,8 +280,8 @@ class Registry:
             report(f"recovering detector {i} of {len(detectors)}, {name!r:.100}")
             with self._set_aside_on_error(id_, self._usable_name(id_, name, names)):
                 self._check_stored_name(name)
-                record, state, complaints = recover(Folder(store, self._files, self.limits, self.retention), id_)
-                self.damage_reports += complaints
+                record, state, problems = recover(Folder(store, self._files, self.limits, self.retention), id_)
+                self.damage_reports += problems
                 found.append((record, state, store.events.silences(id_)))
         self.writer = Writer(store)
         self.feed = EventFeed(self.writer)

@@ -70,7 +70,7 @@ class DetectorWorker:
         What other threads read.
     incidents : Incidents
         The incidents of the detector.
-    complaints : dict of str
+    problems : dict of str
         Current problems, by kind.
     settings : dict
         The current values of the settings that can be changed.
@@ -97,7 +97,7 @@ class DetectorWorker:
         self._may_be_silent = bool(silences) and silences[-1].closed is None  # used in the thread of the writer
         self._feed, self._stored_silences = feed, silences
         self.summary = state.summary()
-        self.complaints: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
         self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
         self._n_settled = state.entry_number  # of the last entry whose effect is included in `settings`
         self._writer, self._limits, self._retention = writer, limits, retention
@@ -346,7 +346,7 @@ class DetectorWorker:
                 self._queue.remove(refused)
             else:
                 self.is_being_removed = self._is_deleted = False
-                self._refusal = DetectorFailedError(self.complaints["failed"]) if self._has_failed else None
+                self._refusal = DetectorFailedError(self.problems["failed"]) if self._has_failed else None
                 if self._is_ending:
                     self._refusal = UnavailableError(_SHUTTING_DOWN)
             self._condition.notify()
@@ -380,7 +380,7 @@ class DetectorWorker:
 
     @property
     def _has_failed(self) -> bool:
-        return "failed" in self.complaints
+        return "failed" in self.problems
 
     def _process(self, jobs: list[Job], entries: list[Entry]) -> None:
         """Apply entries; after an error the detector may be half changed, and must be restored by a replay."""
@@ -392,10 +392,10 @@ class DetectorWorker:
         except Exception as error:  # noqa: BLE001 (every waiting client must get a response)
             _LOG.exception("A detector has failed.")
             message = f"The detector has failed ({type(error).__name__}); restarting the service restores it."
-            self.complaints["failed"] = message
+            self.problems["failed"] = message
             self._refusal = self._refusal or DetectorFailedError(message)
         if self._has_failed:
-            self._refuse(jobs, DetectorFailedError(self.complaints["failed"]))
+            self._refuse(jobs, DetectorFailedError(self.problems["failed"]))
 
     def _apply(self, jobs: list[Job], entries: list[Entry]) -> None:
         """Apply journalled entries, and set the replies."""
@@ -422,9 +422,9 @@ class DetectorWorker:
                 self._state = self._state.without_portion()
         except Exception as error:  # noqa: BLE001 (the detector itself works)
             _LOG.exception("Events could not be stored.")
-            self.complaints["events"] = f"Openings and closings of incidents could not be stored yet: {error}"
+            self.problems["events"] = f"Openings and closings of incidents could not be stored yet: {error}"
             return
-        self.complaints.pop("events", None)
+        self.problems.pop("events", None)
 
     def _add_events(self, announcements: list[Announcement], n_skipped: int, store: Store) -> list[StoredEvent]:
         return [] if self._is_deleted else store.events.add(self.id, announcements, n_skipped)
@@ -465,15 +465,15 @@ class DetectorWorker:
         self._store_announcements()
         try:
             if self._state.pending.latest:
-                raise StorageError(self.complaints["events"])  # noqa: TRY301 (a replay must give them again)
+                raise StorageError(self.problems["events"])  # noqa: TRY301 (a replay must give them again)
             self._state.save_snapshot(self._write_unless_deleted)  # replies are only added in this thread
         except Exception as error:  # noqa: BLE001 (the detector itself works)
             _LOG.exception("A snapshot could not be saved.")
-            self.complaints["snapshot"] = f"The last snapshot could not be saved: {error}"
+            self.problems["snapshot"] = f"The last snapshot could not be saved: {error}"
             self._state = self._state.not_saved()
             return
         self._state = self._state.saved()
-        self.complaints.pop("snapshot", None)
+        self.problems.pop("snapshot", None)
 
     def _write_unless_deleted(self, operation: Operation) -> Any:
         return self._writer.write(lambda store: None if self._is_deleted else operation(store))

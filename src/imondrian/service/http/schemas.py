@@ -520,4 +520,4 @@ class Health(BaseModel):
     """The health of the service."""
 
     status: Literal["starting", "ok", "failing"]
-    complaints: list[str]
+    problems: list[str]

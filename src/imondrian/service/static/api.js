@@ -35,8 +35,8 @@ export function learn(name, points, signal) {
 }
 
 export async function health() {
-  const response = await send("GET", "health", {}); // a response with status 503 also contains complaints
-  return response.json().catch(() => ({ complaints: [] }));
+  const response = await send("GET", "health", {}); // a response with status 503 also contains problems
+  return response.json().catch(() => ({ problems: [] }));
 }
 
 function path(name) {

@@ -10,7 +10,7 @@ import { IncidentList } from "./incident_list.js";
 import { Poller } from "./poller.js";
 import { openRemoveDialog, prepareRemoveDialog } from "./remove_dialog.js";
 import { SettingsForm } from "./settings_form.js";
-import { showComplaints, showState } from "./status.js";
+import { showProblems, showState } from "./status.js";
 import { TableForm } from "./table_form.js";
 
 const CREATE_ONE = "Create one with the form “New detector”, or from a shell:";
@@ -42,8 +42,8 @@ async function poll() {
 
 async function checkHealth() {
   if (performance.now() - healthChecked < HEALTH_PERIOD) return;
-  const { complaints } = await api.health();
-  showComplaints(complaints);
+  const { problems } = await api.health();
+  showProblems(problems);
   healthChecked = performance.now();
 }
 

@@ -17,10 +17,10 @@ export function showState(state, text = TEXTS[state]) {
   byId("pause").hidden = state === "locked";
 }
 
-export function showComplaints(complaints) {
-  const list = byId("complaint-list");
+export function showProblems(problems) {
+  const list = byId("problem-list");
   const before = Array.from(list.children, (item) => item.textContent);
-  if (before.length === complaints.length && before.every((text, i) => text === complaints[i])) return;
-  list.replaceChildren(...complaints.map((text) => make("li", { textContent: text })));
-  byId("complaints").hidden = complaints.length === 0;
+  if (before.length === problems.length && before.every((text, i) => text === problems[i])) return;
+  list.replaceChildren(...problems.map((text) => make("li", { textContent: text })));
+  byId("problems").hidden = problems.length === 0;
 }

@@ -109,23 +109,23 @@ def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, list[str]]:
     Returns
     -------
     database : sqlite3.Connection
-    complaints : list of str
+    problems : list of str
         What was damaged.
     """
-    complaints = []
+    problems = []
     make_private_folder(path.parent)
     for existing in path.parent.glob(f"{path.name}*"):  # the database, its log, a damaged file
         make_private(existing)
     if finish_interrupted_rescue(path):
-        complaints.append(_rescue_message(path))
+        problems.append(_rescue_message(path))
     log = WriteAheadLog(path.with_name(f"{path.name}-wal"))
     database, n_read = open_database(path)
     if not is_intact(database):
         database = rescue(database, path)
-        complaints.append(_rescue_message(path))
+        problems.append(_rescue_message(path))
     if not log.is_valid or (n_read is not None and n_read < log.n_committed):
-        complaints.append("The end of the write-ahead log is damaged: the latest requests may be missing.")
-    return database, complaints
+        problems.append("The end of the write-ahead log is damaged: the latest requests may be missing.")
+    return database, problems
 
 
 def _rescue_message(path: Path) -> str:

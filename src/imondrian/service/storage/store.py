@@ -69,7 +69,7 @@ class Store:
 
     Attributes
     ----------
-    complaints : list of str
+    problems : list of str
         Damage found when the file was opened.
     events : EventTable
         The stored events of incidents.
@@ -82,7 +82,7 @@ class Store:
         self._with_versions: set[int] = set()  # detectors for which these versions are recorded
         self._path = path = folder / FILE
         with _storage_errors(path):
-            self._database, self.complaints = open_or_rescue(path)
+            self._database, self.problems = open_or_rescue(path)
         self.events, self.latest_rows = EventTable(self._database), LatestRowsTable(self._database)
 
     def backup(self, files: Sequence[AttachedFile] = ()) -> tuple[IO[bytes], int]:

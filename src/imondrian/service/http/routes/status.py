@@ -17,12 +17,11 @@ async def health(request: Request, response: Response) -> Health:
     """Report whether data can be stored and all detectors work; also damage at the start, and failed notifications."""
     registry = registry_of(request)
     failure = registry.writer.failure and await run_in_threadpool(registry.writer.retry)
-    current = [*registry.complaints(), *([] if failure is None else [str(failure)])]
+    current = [*registry.problems(), *([] if failure is None else [str(failure)])]
     response.status_code = 503 if current else 200
-    complaints = (
-        [*registry.damage_reports, *current, *registry.notifier.complaints()] if request.state.is_trusted else []
-    )  # they contain names of detectors
-    return Health(status="failing" if current else "ok", complaints=complaints)
+    all_problems = [*registry.damage_reports, *current, *registry.notifier.problems()]
+    shown = all_problems if request.state.is_trusted else []  # they contain names of detectors
+    return Health(status="failing" if current else "ok", problems=shown)
 
 
 router.head("/health", include_in_schema=False)(health)
