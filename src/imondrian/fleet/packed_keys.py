@@ -36,6 +36,7 @@ _MAGIC = b"IMP1"
 DIGEST_BYTES = 16
 _BIN_BYTES = 2 * N_BINS // 8
 _FLOAT, _BYTE = np.dtype(np.float64), np.dtype(np.uint8)
+_PLAIN = tuple(name for name in shard_arrays(1, 1, 1) if name != "histograms")  # arrays that are stored as they are
 _NEGATIVE_ZERO = np.float64(-0.0).view(np.uint64)
 
 
@@ -44,9 +45,12 @@ def pack(state: KeyState) -> bytes:
     if _has_negative_zeros(state.detector):
         return key_states.to_bytes(state)
     incidents = encoded_incidents(state)
-    arrays = _packed_arrays(state.detector)
-    content = b"".join([_START.pack(_MAGIC, len(incidents)), incidents, *(array.tobytes() for array in arrays)])
-    return blake2b(content, digest_size=DIGEST_BYTES).digest() + content
+    arrays = [array.data for array in _packed_arrays(state.detector)]
+    parts: list[bytes | memoryview] = [_START.pack(_MAGIC, len(incidents)), incidents, *arrays]
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        digest.update(part)
+    return b"".join([digest.digest(), *parts])
 
 
 def unpack(content: bytes, detector: Shard, size: DetectorSize, window: Window, key: Any) -> Any:
@@ -86,6 +90,8 @@ def unpack(content: bytes, detector: Shard, size: DetectorSize, window: Window, 
 
 def _has_negative_zeros(detector: Shard) -> bool:
     """Return True if the points or boxes of a detector contain -0.0."""
+    if not (detector.rings == 0.0).any():  # all points and bounds of boxes are equal to numbers of the ring
+        return False
     n_slots = int(detector.trees.heads["n_leaves"].max())
     arrays = detector.rings, detector.trees.points[:, :n_slots], detector.trees.boxes[:, :n_slots]
     return any((array.view(np.uint64) == _NEGATIVE_ZERO).any() for array in arrays)
@@ -105,7 +111,7 @@ class _Cuts(NamedTuple):
 
 
 def _packed_arrays(detector: Shard) -> list[Array]:
-    """Return the arrays to be written."""
+    """Return the arrays to be written, which are contiguous."""
     trees = detector.trees
     cuts = _Cuts.empty(_n_cuts(trees.heads))
     pack_cuts(trees, np.arange(trees.heads.size), *cuts)
@@ -119,7 +125,7 @@ def _packed_arrays(detector: Shard) -> list[Array]:
         cuts.features.astype(_narrow(detector.rings.shape[2])),
         np.packbits(is_used),
         histogram[is_used],
-        *(getattr(detector, name) for name in _plain_arrays(*detector.rings.shape[1:])),
+        *(getattr(detector, name) for name in _PLAIN),
     ]
 
 
@@ -132,12 +138,6 @@ def _narrow(largest: int) -> np.dtype[Any]:
     return np.min_scalar_type(largest)
 
 
-def _plain_arrays(window: int, n_features: int) -> dict[str, Any]:
-    """Return the shapes and types of the arrays that are stored as they are, by name."""
-    arrays = shard_arrays(1, window, n_features)
-    return {name: described for name, described in arrays.items() if name != "histograms"}
-
-
 def _unpack(content: memoryview, detector: Shard, size: DetectorSize, window: Window) -> Any:
     magic, n_incidents = _START.unpack_from(content)
     if magic != _MAGIC:
@@ -146,8 +146,9 @@ def _unpack(content: memoryview, detector: Shard, size: DetectorSize, window: Wi
     incidents = decoded_incidents(reader.bytes(n_incidents))
     _read_cuts(reader, detector, size)
     _read_histogram(reader, detector)
-    for name, (shape, dtype) in _plain_arrays(size.window, size.n_features).items():
-        getattr(detector, name)[:] = reader.array(dtype, int(np.prod(shape))).reshape(shape)
+    for name in _PLAIN:
+        array = getattr(detector, name)
+        array[:] = reader.array(array.dtype, array.size).reshape(array.shape)
     if reader.position != len(content):
         raise ValueError(f"it has {len(content)} bytes, but should have {reader.position}.")
     check_besides_trees(detector, window)
