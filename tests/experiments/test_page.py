@@ -147,7 +147,7 @@ def test_the_quality_table_marks_fewer_seeds_and_gives_standard_errors(tmp_path)
     assert "| pima | 60.0 | 62.0 |" in text
     assert "| iForest | 72.5 | 72.5 | 72.5 | 72.5 |" in text
     assert "| kNN | 76.0 ± 1.5 | 76.0 ± 1.5 |" in text  # gains of 5 and 2
-    assert "Quality over 2 open sets, best mean AUC: kNN (batch, 76.0), kNN (novelty, 76.0)." in text
+    assert "Quality over 2 open sets, best mean AUC: kNN in batch mode (76.0) and kNN in novelty mode (76.0)." in text
 
 
 def test_measurements_of_two_machines_are_listed_separately(tmp_path):

@@ -36,8 +36,8 @@ class IncidentRules(NamedTuple):
     gap : int, default=64
         Largest distance between two alarms of an incident, in rows.
     min_points : int, default=1
-        Smallest number of alarms with which an incident opens. With 1, a single alarm opens one only if it is ten
-        times rarer than the threshold.
+        Smallest number of alarms (not of points) with which an incident opens. With 1, a single alarm opens one only if
+        it is ten times rarer than the threshold.
     cooldown : int, default=0
         Number of rows after an incident closes in which no other opens.
     side : dict, optional
@@ -45,8 +45,8 @@ class IncidentRules(NamedTuple):
         largest part in its score lies on the other side. The features must be numbers and exist.
     ignore_within : dict, optional
         For some features, by name or index: a distance from the expected value, or a share of the expected value as
-        text, such as "10%". An alarm does not count if the feature with the largest part in its score is nearer.
-        The features must be numbers and exist, as for `side`.
+        text, such as "10%". An alarm does not count if the value of the feature with the largest part in its score is
+        at most this far from the expected value. The features must be numbers and exist, as for `side`.
 
     Examples
     --------
@@ -344,7 +344,7 @@ class IncidentTracker:
 
     @staticmethod
     def _keys_of(feature: int, names: list[Any] | None) -> tuple[Any, ...]:
-        """Return how rules may refer to a feature: by its name, or by its index if no feature has that name."""
+        """Return how rules may refer to a feature: by its name, or by its index unless that is also a name."""
         if names is None:
             return (feature,)
         return (names[feature],) if feature in names else (names[feature], feature)
@@ -361,7 +361,9 @@ class IncidentTracker:
         }
 
     def restore(self, state: dict[str, Any], n_seen: int, n_features: int = MAX_SHOWN, n_rows: int = MAX_SHOWN) -> None:
-        """Restore what `state` returned for a stream of n_seen rows, whose points are n_rows rows of n_features.
+        """Restore what `state` returned for a stream of n_seen rows.
+
+        A point consists of n_rows rows with n_features features each.
 
         Raises
         ------
@@ -381,7 +383,9 @@ class IncidentTracker:
             raise ValueError("the open incident does not match the latest alarms.")
         reasons = [reason for incident in self.latest for reason in incident.reasons]
         if any(reason.feature >= n_features or reason.lag >= n_rows for reason in reasons):
-            raise ValueError(f"a reason for an incident names a feature that does not exist; there are {n_features}.")
+            raise ValueError(
+                f"a reason for an incident must name one of {n_features} features and one of {n_rows} rows of a point."
+            )
 
 
 def _numbers(rows: LabelledRows, incidents: Any) -> Array:

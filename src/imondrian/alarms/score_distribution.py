@@ -18,8 +18,8 @@ _MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for a
 class ScoreDistribution:
     """A histogram of scores with a tail fitted to the highest, for their surprise; see `imondrian.engine.surprise`.
 
-    If there are more surprising scores than is to be expected, they count less, so that anomalies do not make anomalies
-    ordinary: up to a tenth of at least 500 scores may be anomalies.
+    If more scores are surprising than expected, they are weighted down, so that many anomalies do not make each other
+    look ordinary. This works for up to a tenth of the scores, if there are at least 500.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class ScoreDistribution:
         return cls(histogram)
 
     def _with_weights(self, histogram: Array) -> Array:
-        """Return the histogram in which the surprising scores together weigh no more than is to be expected.
+        """Return the histogram in which the surprising scores are weighted down to their expected share of all scores.
 
         At first the highest scores are all suspected; those that are not surprising given the others are cleared, until
         none is left to clear. Then scores that were not suspected may turn out to be surprising too.
@@ -108,7 +108,7 @@ class ScoreDistribution:
         return _weighted(histogram, bins, is_surprising)
 
     def _is_surprising(self, histogram: Array, bins: Array, is_surprising: Array) -> Array:
-        """Return which bins have a surprising mean, if those that are marked weigh as much as is to be expected."""
+        """Return which bins have a surprising mean score when the marked bins have at most their expected weight."""
         means = np.minimum(histogram[SUM, bins] / histogram[COUNT, bins], 1.0)
         surprises = np.empty(means.size)
         write_surprises(_weighted(histogram, bins, is_surprising), self._clock, means, surprises)
@@ -123,7 +123,7 @@ def _suspects(counts: Array) -> Array:
 
 
 def _weighted(histogram: Array, bins: Array, is_surprising: Array) -> Array:
-    """Return the histogram in which the surprising bins weigh as much as is to be expected."""
+    """Return the histogram in which the surprising bins are weighted down to their expected share of all scores."""
     if not is_surprising.any():
         return histogram
     weighted = histogram.copy()
@@ -132,7 +132,7 @@ def _weighted(histogram: Array, bins: Array, is_surprising: Array) -> Array:
 
 
 def _weight(counts: Array, is_surprising: Array) -> float:
-    """Return the weight with which surprising scores have the share of all scores that is to be expected, at most 1."""
+    """Return the weight, at most 1, that reduces surprising scores to their expected share of all scores."""
     n_surprising = counts[is_surprising].sum()
     return float(min((counts.sum() - n_surprising) * 10.0**-SURPRISING / n_surprising, 1.0))
 

@@ -54,7 +54,7 @@ _MIN_PROBABILITY, _MAX_SURPRISE = 1e-300, 300.0
 _TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, _MAX_SURPRISE), "score": (FIXED, 1.0)}
 _MAX_TEXT_LENGTH = 100  # characters; matching takes time quadratic in the number of digits
 _MAX_COUNT = 1e70  # no bin can weigh more: the sum of all weights is less than twice MAX_WEIGHT times the half-life
-_MAX_LISTED = 2**20  # number of copies up to which they are listed, so that sums are rounded as in a list of all scores
+_MAX_LISTED = 2**20  # up to this many copies, each is listed, so that sums are rounded as in a list of all scores
 
 
 class Rule(NamedTuple):

@@ -13,10 +13,10 @@ def shallow_copy(instance: Plain) -> Plain:
 
 
 def take_changes(instance: Plain, before: Plain, after: Plain) -> None:
-    """Assign the attributes in which two copies of an object differ; all others keep their current values.
+    """Assign to `instance` the attributes that differ between its copies `before` and `after`, as they are in `after`.
 
-    Other threads, and code after an interruption, see either all of these changes or none, except that an attribute
-    that `after` lacks is None for a moment before it is removed.
+    All other attributes keep their current values. Other threads, and code after an interruption, see either all of
+    these changes or none, except that an attribute that `after` lacks is None for a moment before it is removed.
     """
     old, new = before.__dict__, after.__dict__
     removed = old.keys() - new.keys()

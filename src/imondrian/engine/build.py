@@ -30,7 +30,7 @@ _FIRST, _END, _PARENT, _ON_RIGHT = 0, 1, 2, 3
 
 @allocating_helper
 def build(trees: Trees, t: int, X: Array, weights: Array) -> None:
-    """Build the empty tree t on the placed rows of X.
+    """Build the empty tree t on the rows of X, which are placed rows: categories are already places (see `places.py`).
 
     Algorithm 2 of [Ma2020], with a stack instead of recursion (left before right). Unlike the paper: equal rows become
     one leaf that counts them, since no cut can separate them; rates are weighted by feature. Leaf slots are in the

@@ -46,7 +46,8 @@ HEAD = np.dtype(
         ("hash_key", np.uint64),  # a hash of this key and a point's index decides whether the tree holds the point
         ("n_taken", np.int64),  # number of points inserted so far
         ("n_outside", np.int64),  # number of inserted points that lay outside the root box
-        ("level", np.float64),  # mean log size of the tree's points at the window's last step; NaN if not maintained
+        # mean log size of the cells of the tree's points, at the window's last step; NaN if not maintained
+        ("level", np.float64),
     ]
 )
 

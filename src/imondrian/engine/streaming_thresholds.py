@@ -1,4 +1,4 @@
-"""Thresholds of a stream: count scores one after the other, and write the threshold and the surprise before each."""
+"""Thresholds of a stream: write the threshold and the surprise of each score, given the scores before it; count it."""
 
 from imondrian.engine.histogram import quantile_threshold, two_means_threshold
 from imondrian.engine.jit import Array, kernel

@@ -274,7 +274,7 @@ def score_log_sizes_and_slide(
 
 @kernel
 def step_length(number: int, window: int) -> int:
-    """Return the distance from a step to the next: an eighth of the window (of the points so far, until it is full)."""
+    """Return the distance from a step to the next: an eighth of the window; until it is full, of the points so far."""
     length = longest_step(number, window)
     return length if number < window else length - number % length
 

@@ -66,7 +66,9 @@ def _write(
 
 
 def rank_of_quantile(share: float, n: int) -> int:
-    """Return the rank, from 0, of the smallest of n sorted values that at least this share of them do not exceed.
+    """Return the index of a quantile among n sorted values.
+
+    It is the index of the first value v such that at least this share of the values is <= v.
 
     Examples
     --------
@@ -75,4 +77,4 @@ def rank_of_quantile(share: float, n: int) -> int:
     >>> rank_of_quantile(0.95, 1)
     0
     """
-    return max(math.ceil(round(share * n, 9)) - 1, 0)  # 0.95 * 20 is slightly more than 19
+    return max(math.ceil(round(share * n, 9)) - 1, 0)  # 0.07 * 100, for example, is slightly more than 7

@@ -62,8 +62,8 @@ class MondrianForest:
     -----
     A forest may be used from several threads. Calls that only read run at the same time; a call that changes the forest
     waits for them and runs alone. If a call is interrupted (Ctrl+C), all trees have been shown the same rows: the first
-    ones, up to some row. `n_points` (with a window, `n_shown`) is their number. The same applies if another thread
-    writes to X while it is being learned and an InvalidInputError is raised.
+    ones, up to some row. The increase of `n_points` (with a window, of `n_shown`) is their number. The same applies if
+    another thread writes to X while it is being learned and an InvalidInputError is raised.
 
     Examples
     --------
@@ -167,7 +167,8 @@ class MondrianForest:
     def n_shown(self) -> int:
         """Number of points shown so far, including those that have left the window.
 
-        Without a window, a new point that compensates for a forgotten one does not increase it.
+        Without a window it counts forgotten points too, and a new point that takes the place of a forgotten one is not
+        counted again.
         """
         return 0 if self._state is None else self._state.n_shown
 
@@ -233,7 +234,7 @@ class MondrianForest:
 
     @write_locked
     def check_growth(self, n_rows: int) -> None:
-        """Raise InvalidInputError if the trees cannot hold, or cannot count, n_rows more points; after `reserve`."""
+        """Raise InvalidInputError if the trees cannot hold or count n_rows more points. Call `reserve` first."""
         self._known_state().check_growth(n_rows)
 
     @write_locked
@@ -330,7 +331,7 @@ class MondrianForest:
 
     @write_locked
     def score_and_extend_block(self, points: Array, kind: Kind) -> tuple[Array, list[Step]]:
-        """Like `score_and_extend` for one block of checked points, after `reserve`.
+        """Like `score_and_extend` for one block of checked points. Call `reserve` first.
 
         The block may have at most as many rows as `Sampler.scored_block_length` returns. Return the scores and the
         steps of the window.
@@ -350,7 +351,7 @@ class MondrianForest:
 
     @write_locked
     def extend_scored(self, point: Array, score: float) -> None:
-        """Show one checked point that `score_next` has already scored, after `reserve`."""
+        """Show one checked point that `score_next` has already scored. Call `reserve` first."""
         state = self._known_state()
         state.check_growth(1)
         row = state.owned(point)
@@ -803,6 +804,6 @@ def _blocks(n_rows: int, length: Callable[[int], int]) -> Iterator[slice]:
     """Yield consecutive blocks of rows; `length` is called for each block with the number of rows left."""
     first = 0
     while first < n_rows:
-        last = first + length(n_rows - first)
-        yield slice(first, last)
-        first = last
+        end = first + length(n_rows - first)
+        yield slice(first, end)
+        first = end

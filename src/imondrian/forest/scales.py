@@ -1,4 +1,4 @@
-"""Feature weights, by which the rates of cuts multiply the extent of each feature. The data are not transformed."""
+"""Feature weights: the rate of cuts in a feature is its extent times its weight. The data are not transformed."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

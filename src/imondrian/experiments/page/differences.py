@@ -14,7 +14,8 @@ from imondrian.experiments.result_records import Record
 
 _TITLES = {"batch": "Table II", "online": "Table III"}
 _METHODS = {"batch": BATCH, "online": ONLINE}
-_MIN_RESULTS = 10  # the range of fewer results is widened by the tolerance
+_PART_NAMES = {"batch": "part", "online": "stage"}
+_MIN_RESULTS = 10  # with fewer results than this, their range is widened by POINTS
 Results = list[float]  # AUCs of a check for a table cell
 
 
@@ -27,9 +28,9 @@ def differences_section(records: Mapping[str, Record]) -> str:
 _INTRODUCTION = f"""\
 A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0f} of the paper's standard deviations
 (Table III gives no standard deviations). For each difference, possible causes are run as checks. A check explains a
-figure of the paper that is between its lowest and its highest result; if it has fewer than {_MIN_RESULTS} results,
-also a figure within {POINTS} points of them. Each method on each set has one explanation: the check that explains most
-figures; if two checks explain equally many, the one whose results are closer."""
+figure of the paper if the figure lies between the lowest and the highest result of the check or, if the check has fewer
+than {_MIN_RESULTS} results, within {POINTS} points of them. Each method on each set has one explanation: the check that
+explains most figures; if two checks explain equally many, the one whose results are closer."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:
@@ -41,7 +42,7 @@ def _differences(name: str, records: Mapping[str, Record]) -> str:
     lines = [line for _, group in groups for line in _lines(list(group), results)]
     keys = dict.fromkeys(key for entry in entries for key in checks_of(name, entry.cell.method))
     texts = "\n".join(f"- **{key}**: {CHECKS[key].text}" for key in keys)
-    head = ["method", "set", "part", "explained by", "paper", "ours", "difference", "results of the check"]
+    head = ["method", "set", _PART_NAMES[name], "explained by", "paper", "ours", "difference", "results of the check"]
     return f"""**{_TITLES[name]}**: {len(entries)} differences. The checks, with their
 [measurements](reproduction/{name}_checks.csv):
 
@@ -84,7 +85,7 @@ def _total_distance(entries: Sequence[Comparison], key: str, results: Mapping[tu
 
 
 def explains(results: Results, figure: float) -> bool:
-    """Return True if the results of a check include a figure, within the tolerance if there are few of them."""
+    """Return True if a figure lies in the range of a check's results or, if these are few, within POINTS of it."""
     return _distance(results, figure) <= (POINTS if len(results) < _MIN_RESULTS else 0.0)
 
 

@@ -64,8 +64,8 @@ def leaders_line(record: Record) -> str:
     for mode in MODES:
         means = {name: _mean(results[name, mode, "auc"]) for name in methods}
         best = max(means, key=lambda name: means[name])
-        leaders.append(f"{QUALITY[best].title} ({mode}, {means[best]:.1f})")
-    return f"Quality over {n_sets} open sets, best mean AUC: {', '.join(leaders)}."
+        leaders.append(f"{method_title(QUALITY[best])} in {mode} mode ({means[best]:.1f})")
+    return f"Quality over {n_sets} open sets, best mean AUC: {' and '.join(leaders)}."
 
 
 def _shared_rows(sets: Sequence[str]) -> str:

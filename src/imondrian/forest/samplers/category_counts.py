@@ -85,9 +85,9 @@ class CategoryCounts:
             call_without_dispatch(write_rarities, self._table, X, self._sample_size)
 
     def write_rarities_in_turn(self, X: Array, leaving: Array) -> None:
-        """Write the rarities of coded rows as if the rows arrived one after the other; `count` then counts them.
+        """Write the rarities of coded rows as if the rows arrived one after the other, without counting them.
 
-        The counts do not change: if the call is interrupted, nothing has happened.
+        Call `count` afterwards. The counts do not change: if the call is interrupted, nothing has happened.
         """
         if not self.n_categorical:
             return
@@ -105,8 +105,11 @@ class CategoryCounts:
             self.reserve(X.shape[0])
             call_without_dispatch(count_rows, self._table, X, leaving, self._max_entries)
 
-    def first_uncounted(self, X: Array) -> int | None:
-        """Return the first coded row that cannot be among the points counted; None if there is none."""
+    def uncounted_row(self, X: Array) -> int | None:
+        """Return the index of a row with a category that more rows of X have than points were counted, or None.
+
+        Such a row cannot be among the points counted. X has coded rows.
+        """
         first = X.shape[1] - self.n_categorical
         for k in range(0 if self.has_dropped else self.n_categorical):
             codes, index, n_rows = np.unique(X[:, first + k], return_inverse=True, return_counts=True)
@@ -254,7 +257,7 @@ def _as_arrays(n_points: int, has_dropped: bool, entries: list[tuple[Array, Arra
 
 
 def no_rows(n_categorical: int) -> Array:
-    """Return an array of leaving categories without rows."""
+    """Return an empty array for the argument `leaving`: no points leave the window."""
     return np.empty((0, n_categorical))
 
 
@@ -282,7 +285,7 @@ def _grown(table: CategoryTable, n_entries: int) -> CategoryTable:
 
 
 def _n_columns(n_entries: int, n_columns: int = _SMALLEST_TABLE) -> int:
-    """Return the number of columns, at least n_columns, with which n_entries categories fill two thirds of a table."""
+    """Return n_columns, doubled until n_entries categories fill at most two thirds of a table."""
     while 2 * n_columns < 3 * n_entries:
         n_columns *= 2
     return n_columns

@@ -51,7 +51,7 @@ class Reservoir:
         return self.n_points(trees) == 0
 
     def n_shown(self, trees: Trees) -> int:
-        """Return the number of points shown; a point that compensates for a forgotten one is not counted."""
+        """Return the number of points shown; a point that takes the place of a forgotten one is not counted again."""
         return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
 
     def n_bytes(self) -> int:
@@ -63,7 +63,7 @@ class Reservoir:
         return 1
 
     def copies_rows(self, n_rows: int) -> bool:
-        """Return True if the trees cannot hold all rows."""
+        """Return True if each tree draws, and so copies, its own sample: there are at least `limit` rows."""
         return n_rows >= self.limit
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
@@ -191,7 +191,7 @@ class Reservoir:
 
     def _check_presence(self, trees: Trees, X: Array) -> None:
         """Raise InvalidInputError if some tree cannot have been shown all copies of a row that X contains."""
-        uncounted = self.counts.first_uncounted(X)
+        uncounted = self.counts.uncounted_row(X)
         if uncounted is not None:
             raise not_held_error(X, uncounted)
         first_index, counts = _distinct_rows(X)

@@ -112,7 +112,7 @@ class Sampler(Protocol):
     def n_shown(self, trees: Trees) -> int:
         """Return the number of points shown so far.
 
-        Without a window, a point that compensates for a forgotten one is not counted.
+        Without a window, a point that takes the place of a forgotten one is not counted again.
         """
 
     def n_bytes(self) -> int:

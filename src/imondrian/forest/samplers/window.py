@@ -54,8 +54,8 @@ class Window:
     holds on average. If the stratum is 1, points are selected independently, and there are enough slots that, at any
     given time, the probability of needing more is below exp(-60) (a point without a free slot is not inserted). So
     memory is fixed. Trees read from a file get these slots only when points arrive. Feature weights, and the levels to
-    which the score "size" is relative, are updated after every eighth of the window (of the points so far, until it is
-    full).
+    which the score "size" is relative, are updated after every eighth of the window (until the window is full: whenever
+    the number of points has grown by an eighth).
 
     Parameters
     ----------
