@@ -80,10 +80,10 @@ def test_a_single_unusual_block_is_left_out_of_the_reference():
     assert [block(50) for _ in range(10)] == [None] * 10
     before = monitor.moments.copy()
     assert block(900) is None
-    assert monitor.was_odd
+    assert monitor.was_unusual
     np.testing.assert_array_equal(monitor.moments, before)
     assert block(50) is None
-    assert not monitor.was_odd
+    assert not monitor.was_unusual
     assert block(900) is None
     drift = block(800)
     assert (drift.since, drift.index, drift.what, drift.value) == (1200, 1399, "outside", 0.8)

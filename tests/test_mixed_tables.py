@@ -176,7 +176,7 @@ def test_categories_by_name_index_and_mask():
     ]
     assert all((each == scores[0]).all() for each in scores)
     for wrong, message in [
-        (["street"], "categorical names the feature 'street', but there is no feature of this name"),
+        (["street"], "categorical lists the feature 'street', but no feature has this name"),
         ([2], "categorical contains 2, but features are numbered from 0 to 1"),
         ([True], "categorical is a mask of 1 features, but there are 2"),
         ([0.5], "but contains 0.5"),

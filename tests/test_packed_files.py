@@ -163,7 +163,7 @@ def test_a_missing_header_is_named():
 def test_a_point_that_no_leaf_names_is_rejected():
     content = to_bytes(MondrianForest(2).build(X))
     points = as_array(members(content)["points.npy"])
-    assert "no leaf names one of its points" in message_of(changed(content, points=np.vstack([points, [points[0]]])))
+    assert "one of its points is in no leaf" in message_of(changed(content, points=np.vstack([points, [points[0]]])))
 
 
 def test_a_leaf_cannot_name_an_empty_row_of_the_window():

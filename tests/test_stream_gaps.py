@@ -363,7 +363,7 @@ def test_rows_of_any_type_give_the_same_scores():
 
 def test_named_categories_come_first():
     detector = StreamDetector(3, n_trees=3, categorical=["c", "a"])
-    with pytest.raises(InvalidInputError, match="The first row must name its features, because categorical names 'c'"):
+    with pytest.raises(InvalidInputError, match="because categorical lists the name 'c'"):
         detector.process([1.0, 2.0, 3.0])
     with pytest.raises(InvalidInputError, match="x has no feature 'c'"):
         detector.process({"a": 1, "b": 2.0, "d": 3})
@@ -418,7 +418,7 @@ def test_text_in_a_numeric_feature_is_named():
         ({"categorical": None}, "categorical must be a list of features, but is None"),
         ({"categorical": [True]}, "categorical is a mask of 1 features, but there are 3"),
         ({"categorical": ["a", "a"]}, "categorical must be different names, at most 3"),
-        ({"categorical": ["a", 1]}, "categorical names the feature 'a', but there is no feature of this name"),
+        ({"categorical": ["a", 1]}, "categorical lists the feature 'a', but no feature has this name"),
         ({"missing": "mean"}, "missing must be one of .*, but is 'mean'"),
     ],
 )

@@ -205,8 +205,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickles and deep copies.
 
-        The caches are copied now, and the forest later. If another thread learns in between, they
-        belong to an earlier forest and are computed again; those of a later forest would be used by mistake.
+        The caches are copied now, and the forest later. If another thread learns in between, the caches belong to an
+        earlier forest and are computed again. In the other order, caches of a later forest would be taken for valid.
         """
         state: dict[str, Any] = dict(super().__getstate__())
         caches = {

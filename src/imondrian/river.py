@@ -130,8 +130,8 @@ class IsolationMondrianForest(AnomalyDetector):
     @write_locked
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one point; features that are missing, and have never had a value, are ignored."""
-        kinds = {name: is_category(value) for name, value in x.items() if not is_missing(value)}
-        columns, categorical = self._with_features(self._columns, self._categorical, kinds)
+        is_categorical = {name: is_category(value) for name, value in x.items() if not is_missing(value)}
+        columns, categorical = self._with_features(self._columns, self._categorical, is_categorical)
         self._learn([_Rows(columns, categorical, _row(x, columns, categorical)[None])])
 
     @write_locked
@@ -234,7 +234,7 @@ class IsolationMondrianForest(AnomalyDetector):
         return stored.scores
 
     def _next_update(self, n_shown: int) -> int:
-        """Return the number of points after which what is computed from n_shown points is computed again."""
+        """Return the number of points at which medians and scores computed now, after n_shown points, expire."""
         return n_shown + max(min(n_shown, self._forest.window or n_shown) // _UPDATES_PER_WINDOW, 1)
 
     def _learn(self, parts: list["_Rows"]) -> None:
@@ -252,15 +252,17 @@ class IsolationMondrianForest(AnomalyDetector):
 
     @staticmethod
     def _with_features(
-        columns: dict[Hashable, int], categorical: tuple[int, ...], kinds: dict[Hashable, bool]
+        columns: dict[Hashable, int], categorical: tuple[int, ...], is_categorical: dict[Hashable, bool]
     ) -> tuple[dict[Hashable, int], tuple[int, ...]]:
-        """Return the column of each feature, and the columns that are categories, with those in `kinds` that are new.
+        """Return `columns` and `categorical`, extended by the features of `is_categorical` that are new.
 
-        New features come last, sorted: the order of `kinds`, which is True for categories, has no effect.
+        New features come last, sorted: the order of `is_categorical`, a dictionary by feature, has no effect.
         """
-        new = sorted((name for name in kinds if name not in columns), key=lambda name: (str(type(name)), str(name)))
+        new = sorted(
+            (name for name in is_categorical if name not in columns), key=lambda name: (str(type(name)), str(name))
+        )
         wider = columns | {name: len(columns) + i for i, name in enumerate(new)}
-        return wider, (*categorical, *(wider[name] for name in new if kinds[name]))
+        return wider, (*categorical, *(wider[name] for name in new if is_categorical[name]))
 
     def _widen(self, n_columns: int, categorical: tuple[int, ...]) -> None:
         """Add columns to the forest; before the first point, replace the forest by a wider one."""

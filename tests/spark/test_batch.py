@@ -158,7 +158,7 @@ def test_arrays_of_another_length_are_unusable_rows(spark):
         ({"features": ["a", "x"]}, r"no column 'x': its columns are \['id'"),
         ({"features": ["a", "a"]}, "'a' is listed twice"),
         ({"features": ["a", "day"]}, "'day' must be a column of numbers, text or booleans, but its type is date"),
-        ({"categorical": ["x"]}, "categorical names the feature 'x', but there is no feature of this name"),
+        ({"categorical": ["x"]}, "categorical lists the feature 'x', but no feature has this name"),
         ({"missing": "previous"}, "missing must be one of raise, median, indicator, but is 'previous'"),
         ({"features": []}, "At least one column"),
         ({"max_samples": None}, "max_samples must be an integer, but is None"),

@@ -74,7 +74,7 @@ class DriftMonitor:
         self.moments = np.zeros((2, 3))  # of each statistic: count, mean, sum of squared deviations
         self.counts = [0, 0]  # points inserted before the current block, and those of them outside the root box
         self.began = [-1, -1]  # index of the first row of the previous and of the current block; -1: no such block
-        self.was_odd = False  # whether the previous block was unusual
+        self.was_unusual = False  # whether the previous block was unusual
 
     def copy(self) -> "DriftMonitor":
         """Return an independent copy."""
@@ -104,18 +104,18 @@ class DriftMonitor:
         unusual = next((what for what, value in statistics.items() if self._is_unusual(what, value)), None)
         if unusual is None:
             self._learn(statistics)
-        if unusual is None or not self.was_odd:
-            self.was_odd = unusual is not None
+        if unusual is None or not self.was_unusual:
+            self.was_unusual = unusual is not None
             return None
         value, usual = float(statistics[unusual]), float(self._moments_of(unusual)[_MEAN])
         drift = Drift(index, self.began[0], unusual, value, usual)
-        self.before[:], self.moments[:], self.was_odd = 0.0, 0.0, False
+        self.before[:], self.moments[:], self.was_unusual = 0.0, 0.0, False
         return drift
 
     def state(self) -> dict[str, Any]:
         """Return the state in types that JSON supports."""
         arrays = {name: getattr(self, name).tolist() for name in ("present", "before", "moments")}
-        return {"counts": self.counts, "began": self.began, "was_odd": self.was_odd, **arrays}
+        return {"counts": self.counts, "began": self.began, "was_odd": self.was_unusual, **arrays}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned.
@@ -143,7 +143,7 @@ class DriftMonitor:
         previous, current = self.began
         if previous > current or (state["was_odd"] and previous < 0):
             raise ValueError("the state of the drift monitor is damaged: began.")
-        self.was_odd = state["was_odd"]
+        self.was_unusual = state["was_odd"]
 
     def _moments_of(self, what: str) -> Array:
         return self.moments[0 if what == OUTSIDE else 1]

@@ -30,7 +30,7 @@ class _Event(NamedTuple):
 
 
 def parse_command(text: str) -> list[str]:
-    """Split a command into words as a shell does, without running one; raise InvalidInputError if it cannot be run."""
+    """Split a command into words by the rules of a shell; raise InvalidInputError if it cannot be run without one."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -68,9 +68,9 @@ class EventCommands:
         threading.Thread(target=self._run_all, daemon=True).start()
 
     def put(self, event: dict[str, Any], line: str, key: str = "") -> None:
-        """Run the command for an event soon; wait while too many are pending. With --by, `key` names the detector."""
+        """Queue the command for an event; wait while the queue is full. With --by, `key` names the detector."""
         self.n_events += 1
-        kind, name, number = (str(event[key]) for key in ("kind", "event", "incident"))
+        kind, name, number = (str(event[field]) for field in ("kind", "event", "incident"))
         variables = {"IMONDRIAN_KIND": kind, "IMONDRIAN_EVENT": name, "IMONDRIAN_INCIDENT": number}
         of_key = f" of {key}" if key else ""
         pending = _Event(line, variables, f"--exec, incident {number}{of_key} ({kind}) {name}")
@@ -86,7 +86,7 @@ class EventCommands:
                 self._queue.all_tasks_done.wait(_SIGNAL_SECONDS)
 
     def stop(self) -> None:
-        """Give all pending commands together the time limit of one; safe in a signal handler."""
+        """Allow all pending commands together only `timeout` more seconds; safe in a signal handler."""
         self._deadline = min(self._deadline, time.monotonic() + self._timeout)
 
     def __enter__(self) -> Self:

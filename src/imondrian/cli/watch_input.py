@@ -131,7 +131,8 @@ class WatchInput:
         if found is None:
             self._console.warn(
                 f"{path} is not the file that was followed: it was replaced or truncated, and no file beside it has the"
-                f" old content. Rows that were added to it since are lost; {path} is read from its start."
+                " old content. Rows that were added to the old file after reading stopped are lost;"
+                f" {path} is read from its start."
             )
             return Path(path), 0
         if found != Path(path):

@@ -15,9 +15,10 @@ _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2
 
 
 def read(source: Source, where: str, label: str) -> Content:
-    """Read a table whose labels are in the column `label`, y or Label, or else in the last column.
+    """Read a table with labels in one column.
 
-    The first line is a header if any of its cells is not a number.
+    This is the column named by `label` (in lower case), else the column y or label, else the last one; the case of the
+    header is ignored. The first line is a header if any of its cells is not a number.
     """
     with open_source(source) as file:
         data = file.read()

@@ -19,7 +19,7 @@ _RANGE_DIGITS, _MAX_DIGITS = 3, 6  # significant digits of the bounds of a range
 _ALWAYS_WITH_RANGE = 3  # the first reasons say what is expected, however small they are
 _COMMON = 0.1  # categories with at least this share are described by a percentage
 _AT: dict[View, str] = {"hour": " at this hour", "level": " given its recent level"}
-_NEAR_EQUAL = 1 / 3  # parts of neighbouring rows are merged if they are at least this large, relative to the largest
+_MIN_RELATIVE_SIZE = 1 / 3  # of the largest part: parts of neighbouring rows that are at least this large are merged
 
 
 class Frequency(NamedTuple):
@@ -65,7 +65,10 @@ class Reason(NamedTuple):
 
     @property
     def side(self) -> Literal["high", "low", ""]:
-        """Either "high" or "low": whether the number lies above or below those of other rows; "" for a category."""
+        """Either "high" or "low": whether the number lies above or below those of other rows.
+
+        It is "" for a category or a missing number.
+        """
         if self.text is not None or math.isnan(self.value):
             return ""
         return "high" if self.is_high else "low"
@@ -140,7 +143,7 @@ class Expectations:
         self._indicators = {j: first + k for k, j in enumerate(indicators)}
 
     def frequency(self, row: int, j: int, code: float) -> Frequency:
-        """Return how many points that the forest counts have a category in feature j of a row of the point."""
+        """Return how many of the points counted by the forest have this category in feature j of row `row`."""
         counts, n_points = self._forest.category_counts(row * self._width + j, np.array([code]))
         return Frequency(int(counts[0]), int(n_points))
 
@@ -164,7 +167,7 @@ class Expectations:
 
 
 class Part(NamedTuple):
-    """The part of one feature in the score of a point, merged over neighbouring rows with near-equal parts."""
+    """The part of one feature in the score of a point, merged over neighbouring rows with parts of similar size."""
 
     feature: int
     first: int  # the rows of the point, from 0, the earliest
@@ -214,7 +217,7 @@ def merged_parts(parts: Array, rows: Array, categorical: Collection[int]) -> lis
         if is_used[leading, j]:
             continue
         largest = parts[leading, j]
-        is_similar = ~is_used[:, j] & (parts[:, j] * np.sign(largest) >= _NEAR_EQUAL * abs(largest))
+        is_similar = ~is_used[:, j] & (parts[:, j] * np.sign(largest) >= _MIN_RELATIVE_SIZE * abs(largest))
         is_similar &= np.isnan(rows[:, j]) == np.isnan(rows[leading, j])
         if j in categorical:
             is_similar &= rows[:, j] == rows[leading, j]
@@ -241,7 +244,7 @@ def reasons_of(
 ) -> list[Reason]:
     """Return the features with the largest parts in the score of a row, at most n, largest first.
 
-    With a shingle, neighbouring rows with near-equal parts are merged (see `merged_parts`).
+    With a shingle, neighbouring rows with parts of similar size are merged (see `merged_parts`).
 
     Parameters
     ----------
@@ -312,7 +315,7 @@ def reasons_of_rows(
         for row, own_texts in zip(rows.reshape(shape), texts, strict=True)
     ]
     chosen = [
-        describer.leading(own_parts, n, min_share)
+        describer.largest(own_parts, n, min_share)
         for describer, own_parts in zip(describers, parts.reshape(shape), strict=True)
     ]
     ranges: dict[tuple[int, int], tuple[float, float] | None] = {}
@@ -344,8 +347,11 @@ class _RowDescriber:
         self._categorical = known | {i % rows.shape[1] for i in texts}
         self._total = 0.0
 
-    def leading(self, parts: Array, n: int, min_share: float) -> list[Part]:
-        """Return the largest parts, at most n; after the first, only those with a large enough share."""
+    def largest(self, parts: Array, n: int, min_share: float) -> list[Part]:
+        """Return the largest parts, at most n; after the first, only those with a large enough share.
+
+        Also store the sum of all parts, to which shares are relative.
+        """
         self._total = max(float(np.abs(parts).sum()), np.finfo(float).tiny)
         largest = largest_parts(parts, self._rows, self._categorical, n)
         return [part for rank, part in enumerate(largest) if rank == 0 or self._share(part) >= min_share]
@@ -399,7 +405,8 @@ def _range_text(low: float, high: float, value: float) -> str:
 
     The bounds are rounded to the second significant digit of their difference, but have at least three significant
     digits. They have more, up to six, if the value would otherwise appear to lie on the other side of a bound. Bounds
-    in the wrong order are exchanged, and those without a finite difference are not rounded.
+    in the wrong order are exchanged, and equal bounds are written once. Equal bounds, and bounds whose difference is
+    not finite, have six significant digits (integers have all their digits).
     """
     if low > high:
         return _range_text(high, low, value)

@@ -40,7 +40,10 @@ _PARAMETERS = {  # of IsolationMondrianForest
     "n_jobs",
     "random_state",
 }
-_PARAMETERS_OF_VERSION_1 = {"categorical": [], "missing": "raise"}  # its files do not contain these parameters
+_DEFAULTS_FOR_VERSION_1 = {
+    "categorical": [],
+    "missing": "raise",
+}  # of parameters that its files do not contain
 _LARGEST_SEED = np.iinfo(np.int32).max
 _ROWS_PER_BLOCK = 20_000
 Progress = Callable[[float], None]  # called with the share of the work that is done, from 0 to 1
@@ -62,7 +65,7 @@ class FittedModel:
     """
 
     forest: MondrianForest
-    parameters: dict[str, Any]  # of IsolationMondrianForest, with "preset" replaced by the values of the preset
+    parameters: dict[str, Any]  # of IsolationMondrianForest, with every value "preset" replaced by that of the preset
     stored_threshold: float | None  # None: not known, computed by `threshold`
     feature_names: list[str] | None  # None: unnamed, in the order of the forest
     # replaces the missing numbers of each feature; None: computed by `fill`
@@ -183,7 +186,7 @@ class FittedModel:
         """Return what a model file stores in addition to the forest, as JSON values."""
         seed = self.parameters["random_state"]
         stored_seed = seed if isinstance(seed, (int, np.integer)) else None  # the forest stores its random streams
-        given = {**_PARAMETERS_OF_VERSION_1, **self.parameters}
+        given = {**_DEFAULTS_FOR_VERSION_1, **self.parameters}
         parameters = given | {"categorical": list(self.categorical), "random_state": stored_seed}
         offset = None if self.stored_threshold is None else -self.stored_threshold
         return {
@@ -379,9 +382,9 @@ def _current_names(parameters: dict[str, Any]) -> dict[str, Any]:
     In version 0.1, `kind` was `score`, and there were no presets.
     """
     if "score" not in parameters:
-        return {**_PARAMETERS_OF_VERSION_1, **parameters}
+        return {**_DEFAULTS_FOR_VERSION_1, **parameters}
     others = {name: value for name, value in dict(parameters).items() if name != "score"}
-    return {**_PARAMETERS_OF_VERSION_1, "preset": PRESET, "kind": parameters["score"], **others}
+    return {**_DEFAULTS_FOR_VERSION_1, "preset": PRESET, "kind": parameters["score"], **others}
 
 
 def _current_contamination(parameters: dict[str, Any]) -> dict[str, Any]:

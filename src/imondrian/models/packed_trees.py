@@ -44,7 +44,7 @@ def pack(trees: Trees, n_slots: int, ring: Array | None) -> dict[str, Array]:
 def _negative_zeros(boxes: Array, points: Array, ring: Array) -> Array:
     """Return the positions of all bounds that are -0.0 in the flattened boxes.
 
-    The bounds of a box are known from the points, except that among equal ones, 0.0 and -0.0, either may be a bound.
+    Bounds are computed from the points, except for the sign of zero: 0.0 and -0.0 are equal, so either may be a bound.
     """
     if not any((rows.view(np.uint64) == _NEGATIVE_ZERO).any() for rows in (points, ring)):
         return np.empty(0, _POSITION)
@@ -86,7 +86,7 @@ def unpack(arrays: dict[str, Array], sizes: TableSizes, ring: Array | None, n_by
         where = "the tree as a whole" if position[1] == NONE else f"slot {position[1]}"
         raise ValueError(f"tree {position[0]} is damaged: {PROBLEMS[problem]}: {where}.")
     if not is_named[rows.shape[0] - arrays["points"].shape[0] :].all():
-        raise ValueError("points.npy is damaged: no leaf names one of its points.")
+        raise ValueError("points.npy is damaged: one of its points is in no leaf.")
     _write_negative_zeros(trees, arrays["negative_zeros"])
     return trees
 

@@ -153,7 +153,7 @@ def _unpack(members: sealed_zip.Members, n_bytes: int) -> tuple[MondrianForest, 
     n_trees = as_count(header["parameters"].get("n_trees"), "n_trees", 1, MAX_POINTS)
     n_slots = as_count(header["n_slots"], "n_slots", 0, MAX_POINTS)
     n_features = as_count(header["n_features"], "n_features", 1, MAX_POINTS)
-    if n_features > n_bytes:  # each number has moments, and each categorical feature is listed in the header
+    if n_features > n_bytes:  # each numeric feature has moments, and each categorical feature is listed in the header
         raise ValueError(_TOO_MUCH_DATA)
     forest = MondrianForest(**header["parameters"])
     layout = FeatureLayout.checked(n_features, forest.categorical)
@@ -223,8 +223,8 @@ def _outside_strings(text: bytes) -> bytes:
 
 def _check_forest(forest: MondrianForest, sampler: Sampler, trees: Trees, moments: Array) -> None:
     """Check the moments, and the trees against the state of the sampler."""
-    scale_counts_all = isinstance(forest.scale, str) and forest.window is None
-    if not are_valid_moments(moments, trees.heads["n_points"].max() if scale_counts_all else 0):
+    moments_cover_all_points = isinstance(forest.scale, str) and forest.window is None
+    if not are_valid_moments(moments, trees.heads["n_points"].max() if moments_cover_all_points else 0):
         raise ValueError("moments.npy is damaged: no points can have these moments.")
     for problem, is_wrong in sampler.tree_check()(trees):
         if is_wrong.any():

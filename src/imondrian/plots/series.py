@@ -203,7 +203,7 @@ def _name(axes: Axes, name: Any, n_values: int) -> None:
 
 
 def _draw_value(axes: Axes, line: _Line, y: Array, band: tuple[Array, Array, Array] | None) -> list[Artist]:
-    """Draw the values of one panel above their expected range; return the legend entries."""
+    """Draw the values of one panel in front of their expected range; return the legend entries."""
     handles = [_draw_line(axes, line, y, NORMAL.colour, 0.9)]
     shown = [np.nanmin(y), np.nanmax(y)] if np.isfinite(y).any() else [0.0, 1.0]
     if band is not None:
@@ -221,8 +221,8 @@ def _draw_value(axes: Axes, line: _Line, y: Array, band: tuple[Array, Array, Arr
 
 
 def _draw_line(axes: Axes, line: _Line, y: Array, colour: str, width: float) -> Artist:
-    """Draw a line through all rows; rows between two gaps are dots."""
-    x, y = line.through(corners := _corners(line.x, y), y[corners])
+    """Draw a line through all rows; a row with a gap on both sides is a dot."""
+    x, y = line.through(drawn := _rows_to_draw(line.x, y), y[drawn])
     is_gap = np.isnan(np.concatenate([[np.nan], y, [np.nan]]))
     is_single = is_gap[:-2] & is_gap[2:] & ~is_gap[1:-1]
     axes.plot(x[is_single], y[is_single], color=colour, linestyle="", marker=".", markersize=2.0, zorder=3)
@@ -267,8 +267,11 @@ def _shade(panels: Sequence[Axes], spans: list[tuple[float, float]], colour: str
             axes.axvspan(start, end, color=colour, linewidth=0, zorder=1, alpha=0.75)
 
 
-def _corners(x: Array, y: Array) -> Array:
-    """Return rows in the order of x that draw the same line: of many rows, the extremes in each bin."""
+def _rows_to_draw(x: Array, y: Array) -> Array:
+    """Return the rows that are needed to draw the line, in the order of x.
+
+    These are all rows or, if there are many, those with the lowest and the highest value of each bin.
+    """
     order = np.argsort(x, kind="stable")
     if order.size <= 2 * _MAX_BINS:
         return order

@@ -66,7 +66,10 @@ def without_gaps(points: Array, fill: Array, indicators: list[int]) -> Array:
 
 
 def without_indicators(parts: Array, indicators: list[int]) -> Array:
-    """Add the part of each indicator to that of its column, which keeps its sign; return the parts of the columns."""
+    """Return the parts of the columns in a score, each including the part of its indicator.
+
+    The absolute part of an indicator is added to that of its column, whose sign does not change.
+    """
     if not indicators:
         return parts
     n_features = parts.shape[1] - len(indicators)

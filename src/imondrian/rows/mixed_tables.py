@@ -49,10 +49,13 @@ def is_frame(X: Any) -> bool:
 
 
 def is_numeric(X: Any) -> bool:
-    """Return True if every column of a table has a numeric type of numpy, so that no value needs to be converted."""
+    """Return True if no value of a table needs to be converted: every column has a numeric numpy type.
+
+    Also True for what is not a table, and for complex numbers: both are refused elsewhere.
+    """
     if is_frame(X):
         return all(isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf" for column in columns_of(X))
-    return getattr(X, "dtype", None) is None or X.dtype.kind in "iufc"  # complex numbers are refused elsewhere
+    return getattr(X, "dtype", None) is None or X.dtype.kind in "iufc"
 
 
 def categorical_columns(X: Any, categorical: Any, names: Sequence[Any] | None) -> list[int]:
@@ -103,7 +106,7 @@ def column_indices(categorical: Any, n_columns: int, names: Sequence[Any] | None
 def _column_index(item: Any, n_columns: int, names: Sequence[Any] | None) -> int:
     if isinstance(item, str):
         if names is None or item not in list(names):
-            raise InvalidInputError(f"categorical names the feature {item!r}, but there is no feature of this name.")
+            raise InvalidInputError(f"categorical lists the feature {item!r}, but no feature has this name.")
         return list(names).index(item)
     if isinstance(item, bool) or not isinstance(item, int):
         raise InvalidInputError(f"categorical must contain names or indices of features, but contains {item!r}.")
@@ -141,7 +144,7 @@ def points_of_columns(columns: Sequence[Any], categorical: Collection[int], name
 
 
 def is_categorical(column: Any) -> bool:
-    """Return True for a column of text, booleans or a categorical type; a column of objects may contain them."""
+    """Return True for a column of text, booleans or a categorical type, or of objects with at least one such value."""
     if _has_categorical_type(column):
         return True
     array = _as_array(column)

@@ -28,8 +28,8 @@ _IN_MEMORY = (np.ndarray, list, tuple, str, bytes, Mapping)
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def lists_rows(method: Method) -> Method:
-    """Decorate a method that accepts rows X: read an iterable into a list first, while no lock is held."""
+def reads_iterables_first(method: Method) -> Method:
+    """Decorate a method: read every argument that is an iterable into a list first, while no lock is held."""
 
     @wraps(method)
     def listed(self: Any, X: Any, *others: Any, **named: Any) -> Any:
@@ -85,8 +85,8 @@ class RowConverter:
     ) -> None:
         self.n_features = n_features
         self.names = names
-        self._first_names = [name for name in categorical if isinstance(name, str)]
-        self._categorical = frozenset(range(len(categorical)) if self._first_names else categorical)
+        self._categorical_names = [name for name in categorical if isinstance(name, str)]
+        self._categorical = frozenset(range(len(categorical)) if self._categorical_names else categorical)
         self._allows_gaps = allows_gaps
         self._as_row, self._as_points, self._as_number = _CHECKS_WITH_GAPS if allows_gaps else _CHECKS
 
@@ -185,10 +185,11 @@ class RowConverter:
         return self._as_row(np.array(row), self.n_features)[None]
 
     def _check_names_are_known(self) -> None:
-        """Raise if rows without names arrive before the names that `categorical` mentions have an order."""
-        if self._first_names and self.names is None:
+        """Raise if `categorical` lists names and a row without names arrives before any row has named its features."""
+        if self._categorical_names and self.names is None:
+            name = self._categorical_names[0]
             raise InvalidInputError(
-                f"The first row must name its features, because categorical names {self._first_names[0]!r}."
+                f"The first row must name its features, because categorical lists the name {name!r}."
             )
 
     def _names_in_order(self, names: Iterable[Any]) -> list[Any]:
@@ -198,8 +199,8 @@ class RowConverter:
             _check_new_names(present)
             if len(present) != self.n_features:
                 raise InvalidInputError(f"x has {len(present)} features, but there should be {self.n_features}.")
-            _check_all_present(self._first_names, present)
-            return [*self._first_names, *(name for name in present if name not in self._first_names)]
+            _check_all_present(self._categorical_names, present)
+            return [*self._categorical_names, *(name for name in present if name not in self._categorical_names)]
         if not self._allows_gaps:
             _check_all_present(self.names, present)
         for name in present:

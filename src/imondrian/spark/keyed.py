@@ -39,7 +39,7 @@ from imondrian.spark.point_columns import (
     check_new_names,
     checked_names,
     column_named,
-    features_of_models,
+    features_of_unknown_models,
     features_to_learn,
     with_feature_count,
 )
@@ -47,8 +47,8 @@ from imondrian.spark.result_columns import ResultColumns, RowScorer, check_resul
 from imondrian.spark.sampled_model import model_on_samples
 
 _MODEL, _N_POINTS = "model", "n_points"
-_RESULT = "imondrian_result_{}"
-_RESULTS = [StructField(_N_POINTS, LongType()), StructField(_MODEL, BinaryType())]
+_RESULT_COLUMN = "imondrian_result_{}"
+_MODEL_FIELDS = [StructField(_N_POINTS, LongType()), StructField(_MODEL, BinaryType())]
 
 
 def fit_by_key(  # noqa: PLR0913
@@ -96,7 +96,7 @@ def fit_by_key(  # noqa: PLR0913
     feature_info = with_feature_count(df, column, feature_info, categorical)
     forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed, feature_info.categorical)
     key_schema = StructType([df.schema[name] for name in keys])
-    schema = StructType([*arrow_fields(key_schema), *_RESULTS])
+    schema = StructType([*arrow_fields(key_schema), *_MODEL_FIELDS])
     rows = df.select(*arrow_columns(key_schema), column.alias(POINT))
     groups = rows.groupBy(*(field.name for field in arrow_fields(key_schema)))
     models = groups.applyInArrow(_fitter(forest, settings, schema.names, feature_info, on_error), schema)
@@ -136,10 +136,10 @@ def score_by_key(  # noqa: PLR0913
         score_kind(kind)  # checks it
     keys = checked_names(df, key)
     _check_models(df, models, keys)
-    column, feature_info = features_of_models(df, features)
+    column, feature_info = features_of_unknown_models(df, features)
     outputs = ResultColumns.named(output, surprise, label, explain, explain_text, on_error)
     check_result_columns(df, outputs)
-    results = [StructField(_RESULT.format(i), field.dataType) for i, field in enumerate(outputs.schema().fields)]
+    results = [StructField(_RESULT_COLUMN.format(i), field.dataType) for i, field in enumerate(outputs.schema().fields)]
     schema = StructType([*arrow_fields(df.schema), *results])
     key_names = [transfer_name(df.schema, name) for name in keys]
     groups = df.select(*arrow_columns(df.schema), column.alias(POINT)).groupBy(*key_names)
@@ -206,7 +206,7 @@ def _row_scorer(features: Features, outputs: ResultColumns, kind: Kind | None) -
             check_feature_count(features, model.n_features)
             columns = RowScorer(model, features, outputs).columns(table.column(POINT))
         for i, column in enumerate(columns):
-            result = result.append_column(_RESULT.format(i), column)
+            result = result.append_column(_RESULT_COLUMN.format(i), column)
         return in_utc(result)
 
     return score_one

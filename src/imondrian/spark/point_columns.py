@@ -69,7 +69,7 @@ def features_of_model(
     return _point_column(columns, chosen), Features(names, len(names), chosen)
 
 
-def features_of_models(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, Features]:
+def features_of_unknown_models(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, Features]:
     """Like `features_of_model` for models that only the workers know: all columns keep their types."""
     column = _column_of_arrays(df, features)
     if column is not None:
@@ -88,10 +88,10 @@ def with_feature_count(df: DataFrame, column: Column, features: Features, catego
     most_frequent = sizes.orderBy(F.desc("count"), F.desc("size")).first()
     if most_frequent is None:
         raise InvalidInputError("The frame has no usable rows.")
-    return counted(features, most_frequent["size"], categorical)
+    return with_known_count(features, most_frequent["size"], categorical)
 
 
-def counted(features: Features, n_features: int, categorical: Any) -> Features:
+def with_known_count(features: Features, n_features: int, categorical: Any) -> Features:
     """Return the features of one column with their number, and with the categories that `categorical` lists."""
     chosen = tuple(column_indices(categorical, n_features, None))
     return features._replace(n_features=n_features, categorical=chosen)
@@ -151,7 +151,7 @@ def _type_of(df: DataFrame, name: str) -> DataType:
     return df.schema[name].dataType
 
 
-def _is_number(data_type: DataType) -> bool:
+def _is_number_or_boolean(data_type: DataType) -> bool:
     return isinstance(data_type, (NumericType, BooleanType))
 
 
@@ -160,9 +160,9 @@ def _is_text_or_boolean(data_type: DataType) -> bool:
 
 
 def _check_type(df: DataFrame, name: str, allowed: str, *, is_category: bool) -> None:
-    """Raise InvalidInputError unless a column has numbers or, if it is a category, numbers, text or booleans."""
+    """Raise InvalidInputError unless a column has numbers or booleans or, if it is a category, text."""
     data_type = _type_of(df, name)
-    if not (_is_number(data_type) or (is_category and isinstance(data_type, StringType))):
+    if not (_is_number_or_boolean(data_type) or (is_category and isinstance(data_type, StringType))):
         found = data_type.simpleString()
         raise InvalidInputError(f"The feature {name!r} must be a column of {allowed}, but its type is {found}.")
 
@@ -174,7 +174,7 @@ def _column_of_arrays(df: DataFrame, features: str | Sequence[str]) -> Column | 
     data_type = _type_of(df, checked_names(df, [features])[0])
     if isinstance(data_type, VectorUDT):
         return vector_to_array(column_named(features))
-    if isinstance(data_type, ArrayType) and _is_number(data_type.elementType):
+    if isinstance(data_type, ArrayType) and _is_number_or_boolean(data_type.elementType):
         return column_named(features).cast("array<double>")
     return None
 

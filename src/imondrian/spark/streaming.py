@@ -68,9 +68,9 @@ from imondrian.spark.point_columns import (
     check_new_names,
     checked_names,
     column_named,
-    counted,
     features_to_learn,
     quoted,
+    with_known_count,
 )
 from imondrian.stream.detector import Results, StreamDetector
 from imondrian.stream.stream_parameters import check_rules_match
@@ -230,7 +230,10 @@ def _is_exact(data_type: DataType) -> bool:
 
 
 def _sizes(preset: StreamPresetName, sizes: dict[str, Any]) -> dict[str, Any]:
-    """Return window, samples and trees with "preset" replaced, except with the preset "series", which has its own."""
+    """Return window, samples and trees with each value "preset" replaced, unless the preset is "series".
+
+    That preset has its own values.
+    """
     if preset == SERIES:
         return sizes
     return {name: _KEYED_SIZES[name] if size == FROM_PRESET else size for name, size in sizes.items()}
@@ -241,7 +244,7 @@ def _with_feature_count(features: Features, n_features: int | None, categorical:
     if features.n_features is None:
         if n_features is None:
             raise InvalidInputError("n_features must be given if one column holds the features.")
-        return counted(features, n_features, categorical)
+        return with_known_count(features, n_features, categorical)
     if n_features not in (None, features.n_features):
         raise InvalidInputError(f"n_features is {n_features}, but {features.n_features} features are named.")
     return features

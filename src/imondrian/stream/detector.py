@@ -51,7 +51,7 @@ from imondrian.forest.inputs import as_count, has_gaps, unchanged
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import Step
 from imondrian.forest.scores import UNKNOWN_SCORE
-from imondrian.rows.named_rows import CodedRows, RowConverter, lists_rows
+from imondrian.rows.named_rows import CodedRows, RowConverter, reads_iterables_first
 from imondrian.stream.alarm_reasons import AlarmExplainer, longest_block
 from imondrian.stream.row_layout import RowLayout
 from imondrian.stream.row_times import as_times
@@ -139,8 +139,8 @@ class StreamDetector:
         window; with the preset "series", a sixteenth.
     learn_anomalies : bool, default=True
         Whether points labelled as anomalies are learned. If not, a stream that changes permanently may be flagged
-        forever, and rows are scored one by one, which is slower. With the preset "series", they do not
-        change the usual values either.
+        forever, and rows are scored one by one, which is slower. With the preset "series", anomalies that are not
+        learned do not change the usual values either.
     shingle : int, default=1
         Number of consecutive rows that form a point, for time series whose shape matters. The preset "series" has no
         shingles.
@@ -171,7 +171,7 @@ class StreamDetector:
     n_skipped : int
         Number of rows skipped.
     n_missing : int
-        Number of missing numbers that were replaced.
+        Number of missing numbers so far.
     drifts : tuple of Drift
         The latest reports of lasting changes of the stream, at most 16.
     incidents : tuple of Incident
@@ -282,7 +282,7 @@ class StreamDetector:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The constructor arguments of this detector, with "preset" replaced by the values of the preset."""
+        """The constructor arguments of this detector, with every value "preset" replaced by that of the preset."""
         return dict(self._parameters)
 
     @property
@@ -302,7 +302,7 @@ class StreamDetector:
 
     @property
     def n_missing(self) -> int:
-        """Number of missing numbers that were replaced."""
+        """Number of missing numbers so far."""
         return self._recorded_state().gaps.n_missing
 
     @property
@@ -450,7 +450,7 @@ class StreamDetector:
             return _only_result(self._process(StreamRows(row, seconds, converter.names)), index)
         return self._process_point(row[0], index)
 
-    @lists_rows
+    @reads_iterables_first
     @write_locked
     def process_many(self, X: Any, times: Any = None) -> Results:
         """Process rows one after the other: the same results as `process`, bit for bit, several times as fast.
@@ -492,7 +492,7 @@ class StreamDetector:
         self._state.skip(n_rows)
         return _results(results, np.arange(first, first + n_rows))
 
-    @lists_rows
+    @reads_iterables_first
     @read_locked
     def score(self, X: Any, times: Any = None) -> Array:
         """Score each row as if it came next; nothing is learned or counted.
@@ -650,7 +650,7 @@ class StreamDetector:
         parts = self.forest.explain(point, self.kind)[0]
         return parts * (self.forest.score_next(point, self.kind)[0] / np.abs(parts).sum())
 
-    @lists_rows
+    @reads_iterables_first
     @write_locked
     def forget(self, X: Any) -> Self:
         """Forget rows of the window exactly: the trees are distributed as if they had never held them.
@@ -841,7 +841,10 @@ class StreamDetector:
         return rows._replace(values=own)
 
     def _block_length(self, n_rows: int) -> int:
-        """Return how many of the next n_rows rows form one block, to which the same rules apply."""
+        """Return how many of the next n_rows rows can be processed as one block.
+
+        The phase, such as the warm-up, does not change within a block.
+        """
         state = self._state
         if state.is_warm and not self._parameters["learn_anomalies"]:
             return 1
@@ -912,7 +915,10 @@ class StreamDetector:
         return self._record(score, [], points)
 
     def _state_with(self, rows: StreamRows) -> tuple[StreamState, Array, StreamGaps]:
-        """Return the state with the rows, not counted yet; the points; and the gaps to store if these are learned."""
+        """Return the state including the rows, their points, and the gaps to store if the points are learned.
+
+        The rows are not counted yet.
+        """
         state = self._state
         ring: Array = self.forest.sampler.ring  # type: ignore[attr-defined]  # a detector always has a window
         values = rows.values

@@ -18,18 +18,21 @@ _STEPS_PER_WINDOW = 8
 
 
 def n_mark_entries(window: int) -> int:
-    """Return the number of entries for marks: those that count, and those that the next block may write."""
+    """Return the size of the ring of marks, which record the points with gaps (see `StreamGaps`).
+
+    There are `window` entries in use, and those that the next block may write.
+    """
     return window + min(window, ROWS_PER_BLOCK)
 
 
 class StreamGaps:
     """The missing numbers of a stream: what replaces them, and which values in the window are replacements.
 
-    The medians are computed from the window, without replaced values, at the first gap and then at the first gap after
-    each eighth of the window (of the points so far, until it is full). Before a feature has a value, its gaps
-    are filled with 0. Every change returns a new object, so that an interruption leaves either the old or the new one.
-    They share the arrays of marks, which are therefore not copied for each row: `marked` writes only to entries that
-    the old object does not read.
+    The medians are computed from the window, without replaced values, at the first gap, and again at the first gap
+    after a further eighth of the window has arrived (until the window is full: after the number of points has grown by
+    an eighth). Before a feature has a value, its gaps are filled with 0. Every change returns a new object, so that an
+    interruption leaves either the old or the new one. They share the arrays of marks, which are therefore not copied
+    for each row: `marked` writes only to entries that the old object does not read.
 
     Parameters
     ----------
@@ -43,7 +46,7 @@ class StreamGaps:
     Attributes
     ----------
     n_missing : int
-        Number of values replaced so far.
+        Number of missing numbers so far.
     """
 
     def __init__(self, layout: RowLayout, rule: str, window: int) -> None:
@@ -56,7 +59,8 @@ class StreamGaps:
         # Entry i is at i % n_entries. The last `window` of `n_marked` entries count; the next may be written any time.
         n_entries = n_mark_entries(window) if rule in ("median", "indicator") else 0
         self._n_marked = 0
-        self._numbers, self._masks = np.zeros(n_entries, np.int64), np.zeros((n_entries, layout.n_features), np.bool_)
+        self._point_numbers = np.zeros(n_entries, np.int64)
+        self._masks = np.zeros((n_entries, layout.n_features), np.bool_)
 
     @property
     def n_features(self) -> int:
@@ -66,11 +70,11 @@ class StreamGaps:
     @property
     def n_bytes(self) -> int:
         """Memory used in bytes."""
-        return self._medians.nbytes + self._numbers.nbytes + self._masks.nbytes
+        return self._medians.nbytes + self._point_numbers.nbytes + self._masks.nbytes
 
     def n_rows_with_same_medians(self, rows: Array, n_shown: int) -> int:
         """Return how many of the next rows are filled with the same medians; all, unless a later gap needs new ones."""
-        if not self._numbers.size:
+        if not self._point_numbers.size:
             return len(rows)
         with_gaps = np.flatnonzero(np.isnan(rows).any(axis=1))
         if not with_gaps.size:
@@ -83,10 +87,10 @@ class StreamGaps:
     def with_medians_for(self, rows: Array, ring: Array, n_shown: int) -> "StreamGaps":
         """Return these gaps with the medians for the next rows, at most `n_rows_with_same_medians` of them.
 
-        The rows may also be alternatives, each of which might come next. A row of the ring is a point of the window; it
-        begins with the numbers of all rows of the point.
+        The rows may also be alternatives, each of which might come next. `ring` holds one point of the window per line;
+        a point begins with the numeric features of all its rows.
         """
-        if not self._numbers.size or self._expires > n_shown or not np.isnan(rows).any():
+        if not self._point_numbers.size or self._expires > n_shown or not np.isnan(rows).any():
             return self
         other = shallow_copy(self)
         other._medians, other._expires = self._medians_of(ring, n_shown), n_shown + self._step(n_shown)
@@ -121,7 +125,7 @@ class StreamGaps:
         There may be at most ROWS_PER_BLOCK rows. This object does not change, and may mark other rows instead.
         """
         is_gap = np.isnan(rows)
-        with_gaps = np.flatnonzero(is_gap.any(axis=1)) if self._numbers.size else np.empty(0, np.int64)
+        with_gaps = np.flatnonzero(is_gap.any(axis=1)) if self._point_numbers.size else np.empty(0, np.int64)
         return self._with_marks(n_shown + with_gaps, is_gap[with_gaps])
 
     def restarted(self) -> "StreamGaps":
@@ -140,7 +144,7 @@ class StreamGaps:
 
         The replaced values are a table of bits with one row per point of the window, oldest first.
         """
-        slots = self._numbers_in_window(n_shown) % self._window
+        slots = self._point_numbers_in_window(n_shown) % self._window
         return {
             "n_missing": self.n_missing,
             "medians": self._medians.tolist(),
@@ -154,16 +158,16 @@ class StreamGaps:
         other.n_missing = as_count(state["n_missing"], "n_missing", 0, MAX_SHOWN)
         other._medians = checked_fill(state["medians"], self._medians.size)
         other._expires = as_count(state["expires"], "expires", 0, n_shown + self._window)
-        numbers = self._numbers_in_window(n_shown)
+        numbers = self._point_numbers_in_window(n_shown)
         masks = _unpacked(state["replaced"], (numbers.size, self._layout.n_features))
-        other._numbers, other._masks, other._n_marked = self._numbers.copy(), self._masks.copy(), 0
+        other._point_numbers, other._masks, other._n_marked = self._point_numbers.copy(), self._masks.copy(), 0
         return other._with_marks(numbers[masks.any(axis=1)], masks[masks.any(axis=1)])
 
     # -- internal ---------------------------------------------------------------------------------------------
 
-    def _numbers_in_window(self, n_shown: int) -> Array:
+    def _point_numbers_in_window(self, n_shown: int) -> Array:
         """Return the numbers of the points of the window, oldest first; none if the rule does not mark gaps."""
-        return np.arange(max(n_shown - self._window, 0), n_shown if self._numbers.size else 0)
+        return np.arange(max(n_shown - self._window, 0), n_shown if self._point_numbers.size else 0)
 
     def _step(self, n_shown: int) -> int:
         return max(min(n_shown, self._window) // _STEPS_PER_WINDOW, 1)
@@ -173,17 +177,17 @@ class StreamGaps:
         if not numbers.size:
             return self
         other, entries = shallow_copy(self), np.arange(self._n_marked, self._n_marked + numbers.size)
-        other._numbers[entries % self._numbers.size] = numbers
-        other._masks[entries % self._numbers.size] = masks
+        other._point_numbers[entries % self._point_numbers.size] = numbers
+        other._masks[entries % self._point_numbers.size] = masks
         other._n_marked += numbers.size
         return other
 
     def _is_replaced(self, n_shown: int) -> Array:
         """Return a table of the ring that is True for values that are replacements."""
         table = np.zeros((self._window, self._layout.n_features), np.bool_)
-        entries = np.arange(max(self._n_marked - self._window, 0), self._n_marked) % self._numbers.size
-        entries = entries[self._numbers[entries] >= n_shown - self._window]
-        table[self._numbers[entries] % self._window] = self._masks[entries]
+        entries = np.arange(max(self._n_marked - self._window, 0), self._n_marked) % self._point_numbers.size
+        entries = entries[self._point_numbers[entries] >= n_shown - self._window]
+        table[self._point_numbers[entries] % self._window] = self._masks[entries]
         return table
 
     def _medians_of(self, ring: Array, n_shown: int) -> Array:

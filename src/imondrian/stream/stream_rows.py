@@ -22,7 +22,7 @@ class StreamRows(NamedTuple):
     def usable_runs(self, is_usable: Array) -> Iterator["tuple[StreamRows | None, int]"]:
         """Yield the runs of usable and of unusable rows: the rows, or None, and their number.
 
-        `values` has the usable rows only, `times` has the times of all rows.
+        `self.values` must hold the usable rows only, `self.times` the times of all rows.
         """
         n_done, position = 0, 0
         for usable, run in groupby(is_usable):

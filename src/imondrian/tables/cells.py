@@ -57,7 +57,7 @@ def category_cells(column: pl.Series) -> pl.Series:
 
 
 def are_booleans(cells: pl.Series) -> bool:
-    """Return True if all cells are booleans, or the text true or false in any case."""
+    """Return True if all cells are booleans, or the text true or false, in upper or lower case."""
     is_text = cells.dtype == pl.String and bool(cells.str.to_lowercase().is_in(list(BOOLEANS)).all())
     return is_text or cells.dtype == pl.Boolean
 

@@ -55,7 +55,10 @@ class DateFormat(NamedTuple):
 
 
 def recognise_dates(cells: pl.Series) -> DateFormat | None:
-    """Return the format of the dates or times in a column of text; None if it has other values."""
+    """Return the format of the dates or times in a column of text.
+
+    Return None if less than 90 % of its values are dates or times of one format.
+    """
     present = cells.drop_nulls()
     if present.is_empty() or not _look_like_dates(present[:_N_SAMPLED]):
         return None

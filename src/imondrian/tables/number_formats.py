@@ -160,9 +160,9 @@ def _split(cells: pl.Series) -> pl.DataFrame:
         + pl.col("sign").is_not_null().cast(pl.Int8)
         + pl.col("inner").is_not_null().cast(pl.Int8)
     ) > 1
-    is_open = pl.col("open").is_not_null() != pl.col("close").is_not_null()
+    is_unbalanced = pl.col("open").is_not_null() != pl.col("close").is_not_null()
     has_two_marks = pl.col("before").is_not_null() & pl.col("after").is_not_null()
-    is_wrong = has_two_signs | is_open | has_two_marks
+    is_wrong = has_two_signs | is_unbalanced | has_two_marks
     body = pl.col("body").str.replace_all(_SPACES, " ").str.replace_all(_CURLY, "'", literal=True)
     return groups.select(
         pl.when(is_wrong).then(None).otherwise(body).alias("body"),

@@ -35,10 +35,11 @@ from imondrian.stream.series_views import Spread
 
 POINTS, FORGET, MODEL, SETTINGS = "points", "forget", "model", "settings"
 LABELLED_POINTS = "labelled points"  # points with categories, or with their own times
-TIMED_POINTS = "timed points"  # points of a series with their times in seconds, and perhaps labels
+TIMED_POINTS = "timed points"  # points of a series with their times in seconds, and perhaps labels (`row_labels.py`)
 NEW_MODEL = "new model"  # the detector was created from a model file: always the first entry of a journal
 MODELS = (MODEL, NEW_MODEL)
-CUT = "cut"  # the entries that followed are lost; has the next generation, so that ids of incidents are not used again
+# replaces entries that were lost; its content is the next generation, so that ids of incidents are not used again
+CUT = "cut"
 WITH_POINTS = (POINTS, LABELLED_POINTS, TIMED_POINTS)
 
 
@@ -111,7 +112,7 @@ class ScoredRow(NamedTuple):
 
 
 class EventMark(NamedTuple):
-    """How many events of a journal are stored: those of all earlier entries, and the first ones of an entry."""
+    """How far the events of a journal are stored: all of the entries before `entry`, and the first `n_events` of it."""
 
     entry: int = 0
     n_events: int = 0

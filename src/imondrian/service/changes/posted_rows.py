@@ -1,4 +1,7 @@
-"""Rows of a request as points: codes for categories, NaN for missing numbers; and the labels of these rows."""
+"""Rows of a request as points, and their labels.
+
+Points have codes for categories and NaN for missing numbers; labels are the categories and the times as posted.
+"""
 
 import json
 from collections import deque

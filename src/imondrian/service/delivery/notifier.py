@@ -81,7 +81,7 @@ class Channel:
     def __init__(self, receiver: Receiver, writer: Writer, feed: EventFeed, retention: Retention) -> None:
         self.label, self.n_failed = receiver.label, 0
         self._receiver, self._writer, self._feed, self._retention = receiver, writer, feed, retention
-        self._backoff, self._of_detectors = _Backoff(), dict[int, _Backoff]()
+        self._backoff, self._detector_backoffs = _Backoff(), dict[int, _Backoff]()
         self._failure = ""  # why the last attempt failed; empty if it succeeded
         self._delivery: Delivery | None = None
         self._is_closed, self._wake = False, threading.Event()
@@ -97,7 +97,9 @@ class Channel:
         if n_given_up:
             were = "notification was" if n_given_up == 1 else "notifications were"
             found.append(f"{n_given_up} {were} given up: {self.label} did not accept them in time.")
-        failures = max([self._backoff.n_failures, *(each.n_failures for each in self._of_detectors.copy().values())])
+        failures = max(
+            [self._backoff.n_failures, *(each.n_failures for each in self._detector_backoffs.copy().values())]
+        )
         if failures >= _MANY_FAILURES:
             found.append(f"Notifications to {self.label} fail ({self._failure}); {self.counts.n_waiting} are waiting.")
         return found
@@ -160,14 +162,14 @@ class Channel:
                 self._send_or_give_up(event)
                 if self._backoff.until > time.monotonic():
                     return self._backoff.until - time.monotonic()
-        self._of_detectors = {key: each for key, each in self._of_detectors.items() if key in self._blocked()}
-        untils = [each.until for each in self._of_detectors.values()]
+        self._detector_backoffs = {key: each for key, each in self._detector_backoffs.items() if key in self._blocked()}
+        untils = [each.until for each in self._detector_backoffs.values()]
         return max(min(untils) - time.monotonic(), 0.0) if untils else None
 
     def _blocked(self) -> set[int]:
         """Return the detectors whose events must wait."""
         now = time.monotonic()
-        return {detector for detector, backoff in self._of_detectors.items() if backoff.until > now}
+        return {detector for detector, backoff in self._detector_backoffs.items() if backoff.until > now}
 
     def _read_waiting(self, store: Store) -> list[StoredEvent]:
         events = store.events.waiting(self._receiver.key, _EVENTS_PER_PASS, self._blocked())
@@ -188,7 +190,7 @@ class Channel:
             self._delivery = None
         if answer is not None and answer.is_success:
             self._backoff, self._failure = _Backoff(), ""
-            self._of_detectors.pop(event.detector, None)
+            self._detector_backoffs.pop(event.detector, None)
             self._finish(event, is_sent=True)
         elif not self._is_closed:
             if answer is not None:
@@ -212,8 +214,8 @@ class Channel:
         if concerns_all:
             self._backoff = self._longer(self._backoff, wait)
         else:
-            before = self._of_detectors.get(event.detector, _Backoff())
-            self._of_detectors[event.detector] = self._longer(before, wait)
+            before = self._detector_backoffs.get(event.detector, _Backoff())
+            self._detector_backoffs[event.detector] = self._longer(before, wait)
 
     def _longer(self, backoff: _Backoff, wait: float) -> _Backoff:
         """Return the backoff after one more failure: twice as long, with jitter, but at least as long as requested."""

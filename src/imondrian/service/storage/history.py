@@ -60,7 +60,7 @@ class History:
     categorical : sequence of int
         The categorical features.
     retention : Retention
-        How many rows, and how many bytes of their labels, are stored.
+        How many rows, and how many bytes of their labels (categories and times as posted), are stored.
     """
 
     def __init__(self, n_features: int, categorical: Sequence[int], retention: Retention) -> None:
