@@ -236,7 +236,7 @@ def test_points_are_returned_as_they_were_given(table, seed):
     assert scores.tobytes() == forest.score(points, "size").tobytes() or np.allclose(
         scores, forest.score(points, "size")
     )
-    assert (forest.holds(X) == 3).all()
+    assert (forest.n_trees_holding(X) == 3).all()
 
 
 @given(table=TABLES, settings=st.sampled_from(SETTINGS))

@@ -139,7 +139,7 @@ def test_scoring_and_looking_up_rows_that_change_is_harmless(change_after_check)
         change_after_check(rows, value)
         rows[:] = X
         with pytest.raises(InvalidInputError, match="X was changed"):
-            forest.holds(rows)
+            forest.n_trees_holding(rows)
     assert to_bytes(forest) == before
 
 

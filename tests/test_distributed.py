@@ -115,7 +115,7 @@ def test_the_result_is_an_ordinary_forest(data):
 
 def test_fewer_rows_than_a_sample_are_all_held(data):
     forest = fitted(new_sampled_forest(4, 64), data[:20], 3)
-    assert (forest.holds(data[:20]) == 4).all()
+    assert (forest.n_trees_holding(data[:20]) == 4).all()
     assert forest.n_points == 20
 
 

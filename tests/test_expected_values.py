@@ -70,7 +70,7 @@ def test_blocks_of_rows_give_the_same(monkeypatch):
 def test_the_value_itself_does_not_count_unless_the_forest_holds_the_row(points, seed, settings):
     forest = MondrianForest(5, seed=seed, **settings).extend(points)
     rows = points + 1.0  # huge and tiny values may stay the same
-    is_new = forest.holds(rows) == 0
+    is_new = forest.n_trees_holding(rows) == 0
     for j in range(points.shape[1]) if points.shape[1] > 1 else ():
         found = forest.expected_values(rows[is_new], [j]) if is_new.any() else None
         if found is not None:

@@ -106,15 +106,15 @@ def test_forgetting_all_points_leaves_an_empty_forest_that_can_be_extended(point
 
 def test_holds_counts_trees():
     forest = MondrianForest(n_trees=7).build(X)
-    assert (forest.holds(X) == 7).all()
-    assert (forest.forget(X[:1]).holds(X[:2]) == [0, 7]).all()
+    assert (forest.n_trees_holding(X) == 7).all()
+    assert (forest.forget(X[:1]).n_trees_holding(X[:2]) == [0, 7]).all()
     sampled = MondrianForest(n_trees=7, max_samples=30).build(X)
-    assert sampled.holds(X).sum() == 7 * 30
+    assert sampled.n_trees_holding(X).sum() == 7 * 30
 
 
 def test_a_point_that_no_sample_accepted_can_be_forgotten():
     forest = MondrianForest(n_trees=4, max_samples=16).build(X)
-    outside = X[forest.holds(X) == 0][:1]
+    outside = X[forest.n_trees_holding(X) == 0][:1]
     before = list(forest.score(NEW))
     assert forest.forget(outside).n_points == 299
     assert list(forest.score(NEW)) == before

@@ -423,7 +423,7 @@ def test_a_detector_whose_trees_have_inserted_the_most_points_stays_readable():
     forest = MondrianForest.from_state(detector.forest.parameters(), trees, arrays)
     restored = from_bytes(to_bytes(StreamDetector.from_notes(forest, notes)))
     restored.process_many(X[:200])
-    assert restored.forest.n_taken[0] > 2**63
+    assert restored.forest.insertion_counts[0] > 2**63
     assert from_bytes(to_bytes(restored)).n_seen == restored.n_seen
     assert from_bytes(to_bytes(restored.forest.join(restored.forest))).n_trees == 4200
 

@@ -370,7 +370,7 @@ def test_tasks_that_outlive_an_interrupted_call_are_not_disturbed_by_changes_of_
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             from_bytes(to_bytes(forest))  # checks every tree
             if not settings:
-                np.testing.assert_array_equal(forest.holds(forest.points()), 16)
+                np.testing.assert_array_equal(forest.n_trees_holding(forest.points()), 16)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)

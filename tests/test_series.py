@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import imondrian
 from imondrian import InvalidInputError, StreamDetector
-from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.nodes import MAX_VALUE
 from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.model_files import as_fitted_model, from_bytes, to_bytes
 from imondrian.stream.incident_records import reasons_in_words
@@ -45,7 +45,7 @@ class PlainViews:
             means = [mean if mean is not None else means[1 - i] for i, mean in enumerate(means)]
             for view in range(2):
                 is_known = means[view] is not None and not math.isnan(value)
-                deviations[view].append(min(max(value - means[view], -MAX_SIZE), MAX_SIZE) if is_known else 0.0)
+                deviations[view].append(min(max(value - means[view], -MAX_VALUE), MAX_VALUE) if is_known else 0.0)
             if not math.isnan(value):
                 self.hours[hour][j] = self._learned(self.hours[hour][j], value, 1.0 / 50.0, 0, j)
                 self.level[j] = self._learned(self.level[j], value, 1.0 - 0.5 ** (1.0 / 200.0), 1, j)
@@ -85,10 +85,10 @@ class PlainViews:
                 deviation = min(max(deviation, -100.0 * spread), 100.0 * spread)
             self.spread[view][j] = spread + (abs(deviation) - spread) / 16.0
         n = min(mean[0] + 1.0, 1.0 / weight)
-        return n, min(max(mean[1] + deviation * max(weight, 1.0 / n), -MAX_SIZE), MAX_SIZE)
+        return n, min(max(mean[1] + deviation * max(weight, 1.0 / n), -MAX_VALUE), MAX_VALUE)
 
 
-values = st.floats(-1e6, 1e6) | st.just(math.nan) | st.sampled_from([MAX_SIZE, -MAX_SIZE])
+values = st.floats(-1e6, 1e6) | st.just(math.nan) | st.sampled_from([MAX_VALUE, -MAX_VALUE])
 steps = st.sampled_from(
     [0.0, 5e-324, 1.0, 300.0, HOUR, -HOUR, 50 * HOUR, 4 * DAY, 30 * DAY, 2 * MAX_SECONDS, -2 * MAX_SECONDS, math.nan]
 )

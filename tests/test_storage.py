@@ -83,7 +83,7 @@ def test_a_forest_that_has_forgotten_all_points_can_be_saved(tmp_path):
 
 def test_a_forest_with_empty_samples_can_be_saved(tmp_path):
     forest = MondrianForest(n_trees=1, max_samples=2, scale="std").extend(X[:6])
-    forest.forget(X[:6][forest.holds(X[:6]) > 0])
+    forest.forget(X[:6][forest.n_trees_holding(X[:6]) > 0])
     assert imondrian.load(saved(tmp_path, forest)).n_points == 4
     assert imondrian.load(saved(tmp_path, forest.extend(X))).n_points == 124
 

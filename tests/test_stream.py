@@ -144,7 +144,7 @@ def test_flagged_points_are_not_learned_if_learn_anomalies_is_false():
     detector.process_many(RNG.normal(size=(100, 3)))
     results = detector.process_many(np.tile([[9.0, 9.0, 9.0]], (200, 1)))
     assert results.is_anomaly.all()
-    assert (detector.forest.holds([[9.0, 9.0, 9.0]]) == 0).all()
+    assert (detector.forest.n_trees_holding([[9.0, 9.0, 9.0]]) == 0).all()
 
 
 @pytest.mark.parametrize("variant", VARIANTS[:4])

@@ -94,7 +94,7 @@ def test_forgetting_is_exact():
     with pytest.raises(InvalidInputError, match=r"X\[1\] = \[.*\] is not in the forest, or X contains it more"):
         forest.forget([X[100], X[0]])  # X[0] has left the window
     forest.forget(X[100:110])
-    assert (forest.holds(X[100:110]) == 0).all()
+    assert (forest.n_trees_holding(X[100:110]) == 0).all()
     assert forest.n_points == 40
     trees, arrays = forest.state()
     for array in (trees.points, trees.boxes, arrays["ring"]):

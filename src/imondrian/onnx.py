@@ -15,8 +15,8 @@ from imondrian import InvalidInputError, MondrianForest, StreamDetector, __versi
 from imondrian.base.files import atomic_write
 from imondrian.engine.frozen import freeze
 from imondrian.engine.jit import Array
+from imondrian.engine.plain_tree import Tree
 from imondrian.engine.score_formula import depths_to_scores
-from imondrian.engine.view import Tree
 from imondrian.forest.inputs import as_points_with_gaps
 from imondrian.model_files import as_fitted_model
 from imondrian.models.fitted_model import FittedModel

@@ -16,8 +16,8 @@ from imondrian.engine.one_row import (
     size_score_of_row,
     window_size_score_of_row,
 )
+from imondrian.engine.plain_tree import plain_tree
 from imondrian.engine.score_formula import depths_to_scores, log_sizes_to_scores
-from imondrian.engine.view import view
 from tests.plain_walks import add_expected_depths, add_log_sizes
 from tests.reference_tree import c
 from tests.strategies import POINT_SETS, SEEDS, built, extended, grown, point_sets
@@ -136,7 +136,7 @@ def test_expected_depth_agrees_with_its_definition(seed):
     points, rows = ordinary(seed)
     trees = built(points, seed)
     found = per_tree(trees, sums(add_expected_depths, rows))
-    plain = [[plain_expected(view(trees, t), x, WEIGHTS) / c(20) for x in rows] for t in range(3)]
+    plain = [[plain_expected(plain_tree(trees, t), x, WEIGHTS) / c(20) for x in rows] for t in range(3)]
     np.testing.assert_allclose(found, plain, rtol=2e-5)  # the survival probability is limited to at least 1e-6
 
 
@@ -145,7 +145,7 @@ def test_log_size_agrees_with_its_definition(seed):
     points, rows = ordinary(seed)
     trees = built(points, seed)
     found = per_tree(trees, log_sizes(rows))
-    plain = [[plain_size(view(trees, t), x, WEIGHTS) for x in rows] for t in range(3)]
+    plain = [[plain_size(plain_tree(trees, t), x, WEIGHTS) for x in rows] for t in range(3)]
     np.testing.assert_allclose(found, plain, rtol=2e-5, atol=1e-5)
 
 
@@ -222,7 +222,7 @@ def test_shares_agree_with_their_definition(seed):
     for t in range(2):
         found = np.zeros((len(rows), 2, 3))
         add_attributions(slice_trees(trees, slice(t, t + 1)), rows, WEIGHTS, found)
-        plain = [plain_shares(view(trees, t), x, WEIGHTS) for x in rows]
+        plain = [plain_shares(plain_tree(trees, t), x, WEIGHTS) for x in rows]
         np.testing.assert_allclose(found, plain, atol=1e-5)
 
 
@@ -250,7 +250,7 @@ def test_expected_depth_is_the_mean_depth_of_real_insertions():
         many.heads["stream"] = np.random.default_rng(2).integers(0, 2**63, n)
         extended(many, x[None])
         depths = np.array([path_depth(many, t, x) for t in range(0, n, 10)])
-        tree = view(one, 0)
+        tree = plain_tree(one, 0)
         held = over(tree, path(tree, x)[-1], x, np.ones(2)) == 0
         expected = plain_expected(tree, x, np.ones(2)) - (c(int(tree.population[path(tree, x)[-1]])) if held else 0)
         assert abs(depths.mean() - expected) < 5 * depths.std() / math.sqrt(depths.size) + 1e-9

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 
 from imondrian.engine.nodes import empty_trees
-from imondrian.engine.view import view
+from imondrian.engine.plain_tree import plain_tree
 from tests import reference_tree
 from tests.plain_walks import add_depths
 from tests.strategies import POINT_SETS, SEEDS, built, empty, extended
@@ -31,7 +31,7 @@ def stream_of(seed):
 @given(points=POINT_SETS, seed=SEEDS)
 def test_build_agrees_with_the_reference_tree(points, seed):
     expected = reference_tree.build(points, 0.0, reference_tree.ScriptedDraws(stream_of(seed)))
-    assert_same(view(built(points, seed, n_trees=1), 0), 0, expected)
+    assert_same(plain_tree(built(points, seed, n_trees=1), 0), 0, expected)
 
 
 @given(points=POINT_SETS, seed=SEEDS)
@@ -42,7 +42,7 @@ def test_extend_agrees_with_the_reference_tree(points, seed):
     for x in points[1:]:
         expected = reference_tree.extended(expected, x, draws)
         extended(trees, x[None])
-        assert_same(view(trees, 0), 0, expected)
+        assert_same(plain_tree(trees, 0), 0, expected)
 
 
 @given(points=POINT_SETS, others=POINT_SETS, seed=SEEDS)
@@ -58,4 +58,4 @@ def test_path_lengths_agree_with_the_reference_tree(points, others, seed):
 
 
 def test_an_empty_tree_has_no_nodes():
-    assert view(empty_trees(1, 4, 2), 0).left.size == 0
+    assert plain_tree(empty_trees(1, 4, 2), 0).left.size == 0

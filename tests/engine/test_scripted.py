@@ -7,8 +7,8 @@ import pytest
 from numba import config
 
 from imondrian.engine import randomness, reservoir
+from imondrian.engine.plain_tree import plain_tree
 from imondrian.engine.reservoir import forget_points
-from imondrian.engine.view import view
 from tests.strategies import built, extended
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="draws can be scripted only without JIT compilation")
@@ -33,7 +33,7 @@ def test_build_extend_and_forget_follow_the_script(script):
     #      at (0, 0)    at (1, 0)
     script += [0.5, 0.9, 0.25, 0.5, 0.0, 0.5]
     trees = built([[0.0, 0.0], [1.0, 0.0], [4.0, 2.0]], n_trees=1, room=1)
-    tree = view(trees, 0)
+    tree = plain_tree(trees, 0)
     assert tree.split_feature.tolist() == [1, 0, -1, -1, -1]
     assert tree.split_value[:2].tolist() == [1.5, 0.5]
     assert tree.split_time[:2].tolist() == [HALF / 6, HALF / 6 + HALF]
@@ -44,7 +44,7 @@ def test_build_extend_and_forget_follow_the_script(script):
     # half the clock is left at the left child, with overhang 3: it expires after ln2 / 6, before the child's cut.
     # Only y is outside the box; the cut lies between -3 and 0, at 0 - 0.5 * 3.
     script += [0.5, 0.7, 0.5]
-    tree = view(extended(trees, [[0.5, -3.0]]), 0)
+    tree = plain_tree(extended(trees, [[0.5, -3.0]]), 0)
     assert tree.split_feature.tolist() == [1, 1, -1, -1, 0, -1, -1]
     assert tree.split_value[1] == -1.5
     assert tree.split_time[1] == pytest.approx(HALF / 6 + HALF / 6)
@@ -53,7 +53,7 @@ def test_build_extend_and_forget_follow_the_script(script):
 
     # without (4, 2) its sibling becomes the root, times unchanged
     forget_points(trees, np.array([[4.0, 2.0]]))
-    tree = view(trees, 0)
+    tree = plain_tree(trees, 0)
     assert tree.split_feature.tolist() == [1, -1, 0, -1, -1]
     assert tree.upper[0].tolist() == [1, 0]
 

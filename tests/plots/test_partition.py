@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from imondrian import MondrianForest
 from imondrian.base.errors import InvalidInputError
-from imondrian.engine.view import view
+from imondrian.engine.plain_tree import plain_tree
 from imondrian.plots import plot_partition
 from tests.plots.figure_checks import HOSTILE_PAIRS, clashes, legend, names, normals
 from tests.strategies import SEEDS, built, empty, point_sets
@@ -26,7 +26,7 @@ def cuts(figure):
 @settings(max_examples=20)
 @given(points=PAIRS, seed=SEEDS)
 def test_every_cut_crosses_the_box_of_its_node_at_the_split_value(points, seed):
-    tree = view(built(points, seed, n_trees=1), 0)
+    tree = plain_tree(built(points, seed, n_trees=1), 0)
     drawn = np.array(cuts(plot_partition(tree)).get_segments()).reshape(-1, 2, 2)
     inner = np.flatnonzero(tree.left >= 0)
     assert len(drawn) == inner.size
@@ -99,7 +99,7 @@ def test_a_tree_that_does_not_have_two_features_is_refused(n_features):
 
 def test_invalid_arguments_raise_with_the_reason():
     with pytest.raises(InvalidInputError, match="The tree is empty"):
-        plot_partition(view(empty(1, 4, 2), 0))
+        plot_partition(plain_tree(empty(1, 4, 2), 0))
     with pytest.raises(InvalidInputError, match="max_time must be a number, but is nan"):
         plot_partition(tree_of(POINTS), max_time=np.nan)
     with pytest.raises(InvalidInputError, match="points must have 2 features, but have 3"):

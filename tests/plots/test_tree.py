@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from imondrian import MondrianForest
 from imondrian.base.errors import InvalidInputError
-from imondrian.engine.view import view
+from imondrian.engine.plain_tree import plain_tree
 from imondrian.plots import plot_tree
 from tests.plots.figure_checks import HOSTILE_NAMES, boxes, clashes, legend, names
 from tests.strategies import POINT_SETS, SEEDS, built, empty
@@ -35,7 +35,7 @@ def segments(figure):
 @settings(max_examples=15)
 @given(points=POINT_SETS, seed=SEEDS, levels=st.integers(0, 30))
 def test_every_cut_of_the_upper_levels_is_a_bar_at_its_split_time(points, seed, levels):
-    tree = view(built(points, seed, n_trees=1), 0)
+    tree = plain_tree(built(points, seed, n_trees=1), 0)
     drawn = segments(plot_tree(tree, levels=levels))
     bars = drawn[drawn[:, 0, 0] < drawn[:, 1, 0]]
     times = tree.split_time[(tree.left >= 0) & (tree.depth < levels)]
@@ -46,7 +46,7 @@ def test_every_cut_of_the_upper_levels_is_a_bar_at_its_split_time(points, seed, 
 @settings(max_examples=10)
 @given(points=POINT_SETS, seed=SEEDS, levels=st.integers(0, 3))
 def test_every_point_is_counted_once(points, seed, levels):
-    figure = plot_tree(view(built(points, seed, n_trees=1), 0), levels=levels)
+    figure = plot_tree(plain_tree(built(points, seed, n_trees=1), 0), levels=levels)
     assert sum(int(label.get_text()) for label in figure.axes[0].get_xticklabels()) == len(points)
 
 
@@ -107,7 +107,7 @@ def _crossings(figure):
 def test_invalid_arguments_raise_with_the_reason():
     tree = tree_of(NORMAL_POINTS[:, :3])
     with pytest.raises(InvalidInputError, match="The tree is empty"):
-        plot_tree(view(empty(1, 4, 2), 0))
+        plot_tree(plain_tree(empty(1, 4, 2), 0))
     with pytest.raises(InvalidInputError, match=r"names must contain 3 name\(s\), .* but is \['a'\]"):
         plot_tree(tree, ["a"])
     for levels in (-1, 2.5, True, None):

@@ -15,7 +15,7 @@ from imondrian.base.errors import InvalidInputError
 _BITS_DROPPED = 11  # of 64: every integer below 2**53 is a float64
 _MISSING_KEY, _TEXT_KEY = b"missing", b"text"
 _MAX_DIGITS = 4300  # of an integer; Python does not write longer ones
-_MAX_SHOWN = 100  # characters of a value in an error message
+_MAX_SHOWN_LENGTH = 100  # characters of a value in an error message
 
 
 def category_text(value: Any) -> str:
@@ -107,7 +107,7 @@ def _hashed(text: str, key: bytes) -> float:
 def _shown(value: Any) -> str:
     """Return a value for an error message."""
     try:
-        return repr(value)[:_MAX_SHOWN]
+        return repr(value)[:_MAX_SHOWN_LENGTH]
     except Exception:  # noqa: BLE001 (any error of a foreign __repr__; a very long integer has none)
         return f"an object of type {type(value).__name__}"
 

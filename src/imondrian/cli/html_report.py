@@ -48,7 +48,7 @@ def write_html_report(
         key_figures=_key_figures(summary),
         highest=summary.highest,
         pictures=pictures,
-        facts=_facts(scored.model, summary, forest_options, feature_options),
+        settings=_settings(scored.model, summary, forest_options, feature_options),
         footer=f"imondrian {imondrian.__version__}",
     )
     with atomic_write(path) as file:
@@ -89,12 +89,12 @@ def _key_figures(summary: Summary) -> dict[str, str]:
     }
 
 
-def _facts(
+def _settings(
     model: FittedModel, summary: Summary, forest_options: ForestOptions, feature_options: FeatureOptions
 ) -> dict[str, str]:
     forest = model.forest
     scale = {None: "features not weighted", "std": "features weighted by one over their standard deviation"}
-    facts = {
+    settings = {
         **summary.columns.in_words(),
         "threshold": f"{summary.threshold:.4f}: {summary.rule}",
         "missing values": _describe_missing(feature_options.missing, summary),
@@ -102,7 +102,7 @@ def _facts(
         "preset": f"{forest_options.preset}: score {model.kind}, {scale[forest.scale]}",
         "seed": str(forest_options.seed),
     }
-    return {name: text for name, text in facts.items() if text}
+    return {name: text for name, text in settings.items() if text}
 
 
 def _describe_missing(missing: str | None, summary: Summary) -> str:

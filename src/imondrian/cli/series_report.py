@@ -55,7 +55,7 @@ def report_of(source: str, series: SeriesTable, run: SeriesRun) -> SeriesReport:
         picture=Picture("The series", _picture_text(run, series), figure_of(series, run, 10.0)),
         narrow=figure_of(series, run, _NARROW),
         incidents=[_entry(incident, series, texts) for incident in run.incidents],
-        facts=_facts(series, run),
+        settings=_settings(series, run),
         footer=f"imondrian {imondrian.__version__}",
     )
 
@@ -95,11 +95,11 @@ def _time_texts(series: SeriesTable) -> list[str] | None:
     return ["unknown" if text == "NaT" else text if has_seconds else text[:-3] for text in texts]
 
 
-def _facts(series: SeriesTable, run: SeriesRun) -> dict[str, str]:
+def _settings(series: SeriesTable, run: SeriesRun) -> dict[str, str]:
     detector = run.detector
     parameters, rules = detector.parameters, detector.rules
     n_skipped = detector.n_skipped
-    facts = {
+    settings = {
         "values": ", ".join(series.names),
         "times": _times_in_words(series, detector.time_counts if detector.preset == SERIES else None),
         "rows without a score": f"{n_skipped:,}" if n_skipped else "",
@@ -110,7 +110,7 @@ def _facts(series: SeriesTable, run: SeriesRun) -> dict[str, str]:
         f" {parameters['n_trees']} trees",
         "seed": str(parameters["seed"]),
     }
-    return {name: text for name, text in facts.items() if text}
+    return {name: text for name, text in settings.items() if text}
 
 
 def _times_in_words(series: SeriesTable, counts: TimeCounts | None) -> str:

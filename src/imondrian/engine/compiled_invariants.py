@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from imondrian.engine.jit import helper, kernel
-from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_NODE, UPPER, Trees, is_leaf, slot_of
+from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_VALUE, NO_NODE, UPPER, Trees, is_leaf, slot_of
 from imondrian.engine.places import n_categorical, place, place_key
 
 NONE = -1
@@ -140,10 +140,10 @@ def has_populations_that_add_up(trees: Trees, t: int) -> bool:
 
 @helper
 def has_finite_points(trees: Trees, t: int) -> bool:
-    """Return True if every value is finite and within MAX_SIZE."""
+    """Return True if every value is finite and within MAX_VALUE."""
     for slot in range(trees.heads[t]["n_leaves"]):
         for j in range(trees.points.shape[2]):
-            if not abs(trees.points[t, slot, j]) <= MAX_SIZE:
+            if not abs(trees.points[t, slot, j]) <= MAX_VALUE:
                 return False
     return True
 

@@ -3,15 +3,15 @@
 import numpy as np
 
 from imondrian.engine.jit import Array, kernel
-from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.nodes import MAX_VALUE
 
 _WITHOUT_SIGN = np.int64(2**63 - 1)  # mask of all bits except the sign
-_LARGEST = np.float64(MAX_SIZE).view(np.int64)
+_LARGEST = np.float64(MAX_VALUE).view(np.int64)
 
 
 @kernel
 def all_within_limit(values: Array) -> bool:
-    """Return True if every value is finite and within MAX_SIZE.
+    """Return True if every value is finite and within MAX_VALUE.
 
     With the sign bit cleared, the bit patterns of floats, read as integers, sort like their absolute values; infinity
     and NaN are above all finite values.

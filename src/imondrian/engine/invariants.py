@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_SIZE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
+from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_VALUE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
 from imondrian.engine.places import write_places
 
 Problem = tuple[str, Array]  # a possible problem, and a mask of the slots or trees that have it
@@ -105,9 +105,9 @@ def _population(tree: Trees, node: Array) -> Array:
 
 
 def points_are_finite(tree: Trees) -> Iterator[Problem]:
-    """Every value is finite and within MAX_SIZE."""
+    """Every value is finite and within MAX_VALUE."""
     points = tree.points[0, : tree.heads[0]["n_leaves"]]
-    yield "a point is not finite or too large", np.asarray(~(np.abs(points) <= MAX_SIZE).all(axis=1))
+    yield "a point is not finite or too large", np.asarray(~(np.abs(points) <= MAX_VALUE).all(axis=1))
 
 
 def categories_are_in_their_places(tree: Trees) -> Iterator[Problem]:

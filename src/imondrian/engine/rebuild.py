@@ -61,7 +61,7 @@ def rebuild_trees(trees: Trees, rows: Array, leaves: Array, is_named: Array, pos
     trees : Trees
         Trees with heads, copies, and cuts without populations. Everything else is zero, and is written.
     rows : array
-        The coded rows that leaves can hold; a row of NaN is unused. All numbers must be within MAX_SIZE.
+        The coded rows that leaves can hold; a row of NaN is unused. All numbers must be within MAX_VALUE.
     leaves : array of shape (n_trees, n_slots)
         The row number of the point in each leaf.
     is_named : array

@@ -16,7 +16,7 @@ from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
 from imondrian.engine.jit import Array, allocating_helper, helper, kernel
 from imondrian.engine.nodes import (
-    MAX_SIZE,
+    MAX_VALUE,
     NO_LIMIT,
     NO_NODE,
     Trees,
@@ -47,7 +47,7 @@ def build_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> Non
 def draw_sample(trees: Trees, t: int, X: Array, max_samples: int) -> Array:
     """Show the rows of X to the empty tree t; return those it accepts.
 
-    A sample is a copy. Another thread may be writing to X, so values that are not within MAX_SIZE become 0.
+    A sample is a copy. Another thread may be writing to X, so values that are not within MAX_VALUE become 0.
     """
     start_sample(trees, t, X.shape[0], max_samples)
     if X.shape[0] < max_samples:
@@ -57,7 +57,7 @@ def draw_sample(trees: Trees, t: int, X: Array, max_samples: int) -> Array:
     for i in range(max_samples):
         for j in range(X.shape[1]):
             value = X[rows[i], j]
-            points[i, j] = value if abs(value) <= MAX_SIZE else 0.0
+            points[i, j] = value if abs(value) <= MAX_VALUE else 0.0
     return points
 
 

@@ -3,7 +3,7 @@
 import math
 
 from imondrian.engine.jit import Array, helper, kernel
-from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.nodes import MAX_VALUE
 
 N_VIEWS = 2
 HOUR, LEVEL = 0, 1  # the views
@@ -152,7 +152,7 @@ def _deviation(value: float, usual: float) -> float:
 
 @helper
 def _limited(value: float) -> float:
-    return min(max(value, -MAX_SIZE), MAX_SIZE)
+    return min(max(value, -MAX_VALUE), MAX_VALUE)
 
 
 @helper

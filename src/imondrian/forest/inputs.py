@@ -13,7 +13,7 @@ from imondrian.base.defaults import MAX_SAMPLES
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.finite import all_within_limit
 from imondrian.engine.jit import Array, call_without_dispatch
-from imondrian.engine.nodes import MAX_POINTS, MAX_SIZE
+from imondrian.engine.nodes import MAX_POINTS, MAX_VALUE
 
 _NUMBERS = (Real, np.bool_, Decimal)
 DECIMAL = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"  # a number without a sign, as text
@@ -130,7 +130,7 @@ def as_weights(weights: Any, n_features: int | None) -> Array:
         raise InvalidInputError(
             f"scale must have one weight for each of {n_features or 'the'} features; its shape is {array.shape}."
         )
-    wrong = ~((array >= 1 / MAX_SIZE) & (array <= MAX_SIZE))
+    wrong = ~((array >= 1 / MAX_VALUE) & (array <= MAX_VALUE))
     if wrong.any():
         j = int(np.flatnonzero(wrong)[0])
         raise InvalidInputError(f"scale must be positive and finite, but scale[{j}] is {array[j]}.")
@@ -218,12 +218,12 @@ def _check_width(width: int, n_features: int | None, name: str) -> None:
 
 
 def _raise_not_finite(points: Array) -> None:
-    found = np.argwhere(~(np.abs(points) <= MAX_SIZE))
+    found = np.argwhere(~(np.abs(points) <= MAX_VALUE))
     if len(found) == 0:
         raise InvalidInputError(f"{'X' if points.ndim == 2 else 'x'} was changed while it was being read.")
     index = tuple(int(i) for i in found[0])
     value, name = points[index], "X" if points.ndim == 2 else "x"
     element = f"{name}[{', '.join(map(str, index))}]"
     if np.isfinite(value):
-        raise InvalidInputError(f"{element} is {value}: values must be at most {MAX_SIZE:g} in absolute value.")
+        raise InvalidInputError(f"{element} is {value}: values must be at most {MAX_VALUE:g} in absolute value.")
     raise InvalidInputError(f"{element} is {value}: values must be finite.")

@@ -13,9 +13,9 @@ from imondrian.base.locking import ReturnType, new_locks, read_locked, write_loc
 from imondrian.base.option_types import Kind, Scale
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, Trees
+from imondrian.engine.plain_tree import Tree, plain_tree
 from imondrian.engine.reservoir import write_copies_held
 from imondrian.engine.threads import Threads, even_slices
-from imondrian.engine.view import Tree, view
 from imondrian.forest.expected_values import ExpectedValues, expected_values
 from imondrian.forest.feature_layout import indices_of
 from imondrian.forest.forest_parameters import ForestParameters, checked_n_jobs
@@ -195,8 +195,8 @@ class MondrianForest:
 
     @property
     @read_locked
-    def n_taken(self) -> tuple[int, int]:
-        """With a window: the number of points that all trees together inserted, and of those outside the root box."""
+    def insertion_counts(self) -> tuple[int, int]:
+        """With a window: how many points all trees together inserted, and how many of them outside the root box."""
         heads = None if self._state is None else self._state.trees.heads
         if heads is None:
             return 0, 0
@@ -211,11 +211,11 @@ class MondrianForest:
     def trees(self) -> Iterator[Tree]:
         """Yield a copy of each tree as plain arrays."""
         for t in range(0 if self._state is None else self.n_trees):
-            yield self._view(t)
+            yield self._plain_tree(t)
 
     @read_locked
-    def _view(self, t: int) -> Tree:
-        return view(self._known_state().trees, t)
+    def _plain_tree(self, t: int) -> Tree:
+        return plain_tree(self._known_state().trees, t)
 
     # -- building and changing ----------------------------------------------------------------------------------
 
@@ -676,7 +676,7 @@ class MondrianForest:
         return score_held_points(cache, points, copies, kind), copies
 
     @read_locked
-    def holds(self, X: npt.ArrayLike) -> Array:
+    def n_trees_holding(self, X: npt.ArrayLike) -> Array:
         """Return, for each row of X, the number of trees that hold it."""
         state = self._known_state()
         rows = state.lookup_rows(as_points(X, state.n_features))

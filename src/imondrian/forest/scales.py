@@ -14,7 +14,7 @@ from imondrian.engine.moments import (
     add_points_and_write_weights,
     write_weights,
 )
-from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE
+from imondrian.engine.nodes import MAX_SHOWN, MAX_VALUE
 from imondrian.engine.randomness import LARGEST
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.inputs import as_weights
@@ -221,4 +221,4 @@ def are_valid_moments(moments: Array, n_points: int) -> bool:
     if count.size == 0:
         return True  # without numbers there is nothing to check
     counts = count.min() >= n_points and count.max() <= MAX_SHOWN and bool((count == count[0]).all())
-    return counts and bool((np.abs(mean) <= MAX_SIZE).all() and (squares >= 0).all() and np.isfinite(squares).all())
+    return counts and bool((np.abs(mean) <= MAX_VALUE).all() and (squares >= 0).all() and np.isfinite(squares).all())

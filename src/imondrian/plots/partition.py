@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.engine.view import Tree
+from imondrian.engine.plain_tree import Tree
 from imondrian.plots.markers import draw_markers
 from imondrian.plots.style import GREY, NORMAL, add_legend, finish, new_axes
 from imondrian.plots.validation import as_names, as_number, as_plane_points, check_tree

@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from imondrian.engine.jit import Array
-from imondrian.engine.view import Tree
+from imondrian.engine.plain_tree import Tree
 from imondrian.forest.inputs import as_count
 from imondrian.plots.label_placement import (
     ABOVE_LEFT,

@@ -7,8 +7,8 @@ import numpy as np
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SIZE
-from imondrian.engine.view import Tree
+from imondrian.engine.nodes import MAX_VALUE
+from imondrian.engine.plain_tree import Tree
 
 
 def as_scores(scores: Any) -> Array:
@@ -68,14 +68,14 @@ def check_tree(tree: Tree) -> int:
 
 
 def as_finite(values: Any, name: str, n_dimensions: int) -> Array:
-    """Check an array of finite numbers, no larger than MAX_SIZE."""
+    """Check an array of finite numbers, no larger than MAX_VALUE."""
     array = as_numbers(values, name, n_dimensions)
-    wrong = ~(np.abs(array) <= MAX_SIZE)  # also True for NaN
+    wrong = ~(np.abs(array) <= MAX_VALUE)  # also True for NaN
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         element = f"{name}[{', '.join(map(str, where))}]"
         raise InvalidInputError(
-            f"{element} is {array[where]}: values must be finite, and at most {MAX_SIZE:g} in absolute value."
+            f"{element} is {array[where]}: values must be finite, and at most {MAX_VALUE:g} in absolute value."
         )
     return array
 

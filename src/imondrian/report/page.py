@@ -47,7 +47,7 @@ class Report(NamedTuple):
     key_figures: Mapping[str, str]  # shown at the top, by name
     highest: Sequence[ExplainedRow]  # the rows with the highest scores
     pictures: Sequence[Picture]
-    facts: Mapping[str, str]  # the settings, by name
+    settings: Mapping[str, str]  # by name
     footer: str
 
 
@@ -65,7 +65,7 @@ def write_report(report: Report, file: IO[bytes]) -> None:
     file.write(page_of(report, sections))
 
 
-class Frame(Protocol):
+class PageContent(Protocol):
     """What every report has besides its sections."""
 
     @property
@@ -75,12 +75,12 @@ class Frame(Protocol):
     @property
     def key_figures(self) -> Mapping[str, str]: ...  # noqa: D102
     @property
-    def facts(self) -> Mapping[str, str]: ...  # noqa: D102
+    def settings(self) -> Mapping[str, str]: ...  # noqa: D102
     @property
     def footer(self) -> str: ...  # noqa: D102
 
 
-def page_of(report: Frame, sections: Sequence[str]) -> bytes:
+def page_of(report: PageContent, sections: Sequence[str]) -> bytes:
     """Return a page with sections of HTML, between the key figures and the settings of a report."""
     template = Template(files("imondrian.report").joinpath("page.html").read_text(encoding="utf-8"))
     page = template.substitute(
@@ -88,7 +88,7 @@ def page_of(report: Frame, sections: Sequence[str]) -> bytes:
         subtitle=escape(report.subtitle),
         key_figures="".join(_key_figure(name, value) for name, value in report.key_figures.items()),
         sections="\n".join(sections),
-        facts="".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts.items()),
+        settings="".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.settings.items()),
         footer=escape(report.footer),
     )
     return page.encode()

@@ -30,7 +30,7 @@ class SeriesReport(NamedTuple):
     picture: Picture
     narrow: Figure  # the picture for small screens
     incidents: Sequence[IncidentEntry]
-    facts: Mapping[str, str]  # the settings, by name
+    settings: Mapping[str, str]  # by name
     footer: str
 
 

@@ -8,7 +8,7 @@ from imondrian.base.categories import MISSING_CODE
 from imondrian.base.errors import InvalidInputError
 from imondrian.base.option_types import MISSING, Missing
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.nodes import MAX_VALUE
 from imondrian.forest.order_statistics import median_of_copies
 
 UNKNOWN_MEDIAN = 0.0  # of a column without any number
@@ -95,6 +95,6 @@ def check_rows_have_values(points: Array, categorical: tuple[int, ...]) -> None:
 def checked_fill(fill: Any, n_features: int) -> Array:
     """Check medians stored in a file; raise ValueError if they are not one number per feature."""
     array = np.array(fill, dtype=np.float64)
-    if array.shape != (n_features,) or not (np.abs(array) <= MAX_SIZE).all():
+    if array.shape != (n_features,) or not (np.abs(array) <= MAX_VALUE).all():
         raise ValueError(f"there must be {n_features} medians, finite numbers, but they are {fill!r:.200}.")
     return array

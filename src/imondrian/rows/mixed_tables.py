@@ -13,7 +13,7 @@ from imondrian.forest.inputs import as_number
 
 AUTO = "auto"
 _CATEGORICAL_TYPES = ("category", "categorical", "enum", "dictionary")  # of columns in pandas, polars and Arrow
-_MAX_SHOWN = 60  # characters of a value in an error message
+_MAX_SHOWN_LENGTH = 60  # characters of a value in an error message
 
 
 def columns_of(X: Any) -> list[Any]:
@@ -217,7 +217,7 @@ def _number(value: Any, name: Any, row: int) -> float:
     try:
         return number_or_nan(value, name)
     except InvalidInputError:
-        text = repr(value)[:_MAX_SHOWN]
+        text = repr(value)[:_MAX_SHOWN_LENGTH]
         raise InvalidInputError(
             f"Row {row} of the feature {name!r} must be a number or missing, but is {text}."
         ) from None

@@ -12,7 +12,7 @@ from imondrian.base.categories import MISSING_CODE, category_codes, category_tex
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.finite import all_within_limit
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.nodes import MAX_VALUE
 from imondrian.rows.missing_values import have_values
 from imondrian.spark.point_columns import Features
 
@@ -54,10 +54,10 @@ def category_texts(column: Any, rows: Iterable[int], features: Features) -> list
 
 
 def usable_rows(points: Array, categorical: tuple[int, ...], missing: str) -> Array:
-    """Return a mask of the usable points: with a value, none above MAX_SIZE, and with "raise" no missing number."""
+    """Return a mask of the usable points: with a value, none above MAX_VALUE, and with "raise" no missing number."""
     if not categorical and all_within_limit(points.ravel()):
         return np.ones(len(points), np.bool_)
-    is_usable = ~(np.abs(points) > MAX_SIZE).any(axis=1) & have_values(points, categorical)
+    is_usable = ~(np.abs(points) > MAX_VALUE).any(axis=1) & have_values(points, categorical)
     return is_usable & ~np.isnan(points).any(axis=1) if missing == "raise" else is_usable
 
 
@@ -65,9 +65,9 @@ def problem_with(point: Array, features: Features) -> str:
     """Describe what is wrong with an unusable point."""
     if not have_values(point[None], features.categorical)[0]:
         return f"all values of a row are missing, or it does not have {point.size} values"
-    is_wrong = np.abs(point) > MAX_SIZE
+    is_wrong = np.abs(point) > MAX_VALUE
     j = int(np.argmax(is_wrong if is_wrong.any() else np.isnan(point)))
-    rule = f"values must be finite and at most {MAX_SIZE:g} in absolute value"
+    rule = f"values must be finite and at most {MAX_VALUE:g} in absolute value"
     return f"the feature {features.name(j)!r} of a row is {point[j]}; {rule}"
 
 

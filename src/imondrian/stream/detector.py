@@ -509,7 +509,7 @@ class StreamDetector:
         """
         rows = self._row_converter().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
         builder, seconds = self._state.builder, self._times(times, len(rows))
-        if len(rows) == 0 or builder.n_missing > 0:
+        if len(rows) == 0 or builder.n_rows_needed > 0:
             return np.full(len(rows), UNKNOWN_SCORE)
         return self.forest.score_next(builder.preview(self._filled_next(rows), seconds), self.kind)
 
@@ -825,7 +825,7 @@ class StreamDetector:
         results: list[BlockResults] = []
         first, n_rows = 0, len(rows.values)
         while first < n_rows:
-            is_incomplete = self._state.builder.n_missing > 0
+            is_incomplete = self._state.builder.n_rows_needed > 0
             length = 1 if is_incomplete else self._block_length(n_rows - first)
             block = self._owned(rows.part(first, first + length))
             block = block.part(0, self._state.gaps.n_rows_with_same_medians(block.values, self._state.n_shown))
@@ -958,7 +958,7 @@ class StreamDetector:
     def _own_step(self, state: StreamState) -> list[Step]:
         """Return a step after each eighth of a window of scored points, since the window itself may not advance."""
         is_due = (state.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
-        return [Step(1, *self.forest.n_taken)] if is_due else []
+        return [Step(1, *self.forest.insertion_counts)] if is_due else []
 
 
 def _results(block: BlockResults, index: Array) -> Results:

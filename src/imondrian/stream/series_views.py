@@ -7,7 +7,7 @@ import numpy as np
 
 from imondrian.base.copying import shallow_copy
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE
+from imondrian.engine.nodes import MAX_SHOWN, MAX_VALUE
 from imondrian.engine.series_views import (
     COUNT,
     HALF_LIFE,
@@ -107,7 +107,7 @@ class SeriesViews:
     """
 
     size = N_VIEWS  # values of a point for each feature
-    n_missing = 0  # each row completes a point
+    n_rows_needed = 0  # each row completes a point
 
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
@@ -135,8 +135,8 @@ class SeriesViews:
         return TimeCounts(counts[N_LATE], counts[N_REPEATED], counts[N_HOLES], self._clock.item(STEP))
 
     @property
-    def n_times(self) -> int:
-        """Number of times counted as late, repeated or after a hole; at most the number of rows."""
+    def n_irregular_times(self) -> int:
+        """Number of times that are late, repeated or after a hole; at most the number of rows."""
         return sum(self.time_counts[:3])
 
     def points(self, rows: Array, times: Array | None) -> Array:
@@ -197,7 +197,7 @@ class SeriesViews:
         is_valid = (
             (hours[COUNT] <= N_VALUES_OF_HOUR).all()
             and (level[COUNT] <= _MAX_LEVEL_COUNT).all()
-            and ((mean_deviation >= 0.0) & (mean_deviation <= 2.0 * MAX_SIZE)).all()
+            and ((mean_deviation >= 0.0) & (mean_deviation <= 2.0 * MAX_VALUE)).all()
             and clock.shape == (2,)
             and len(counts) == 5
             and not abs(clock[LAST]) > MAX_SECONDS
@@ -228,6 +228,6 @@ _MAX_LEVEL_COUNT = 1.0 / (1.0 - 0.5 ** (1.0 / HALF_LIFE))
 def _means(values: Any, shape: tuple[int, ...]) -> Array:
     """Return stored counts and means; raise ValueError if they are impossible."""
     means = np.array(values, np.float64).reshape(shape)
-    if not ((means[COUNT] >= 0.0).all() and (np.abs(means[MEAN]) <= MAX_SIZE).all()):
+    if not ((means[COUNT] >= 0.0).all() and (np.abs(means[MEAN]) <= MAX_VALUE).all()):
         raise ValueError("the usual values of the series are damaged.")
     return means

@@ -6,7 +6,7 @@ import numpy as np
 
 from imondrian.base.copying import shallow_copy
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.nodes import MAX_VALUE
 from imondrian.forest.inputs import as_count
 
 _MAX_COUNT = 2**20
@@ -43,7 +43,7 @@ class Shingle:
         return other
 
     @property
-    def n_missing(self) -> int:
+    def n_rows_needed(self) -> int:
         """Number of rows still needed before each further row completes a point."""
         return self.size - 1 - self.last.shape[0]
 
@@ -71,10 +71,10 @@ class Shingle:
         Raises
         ------
         ValueError
-            If there are too many rows, or a value is not finite or exceeds MAX_SIZE in absolute value.
+            If there are too many rows, or a value is not finite or exceeds MAX_VALUE in absolute value.
         """
         last = np.array(notes["shingle"], dtype=np.float64).reshape(-1, self.n_features)
-        if last.shape[0] >= self.size or not (np.abs(last) <= MAX_SIZE).all():
+        if last.shape[0] >= self.size or not (np.abs(last) <= MAX_VALUE).all():
             raise ValueError("the rows of the shingle are damaged.")
         self.last = last
 

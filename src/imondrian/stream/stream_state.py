@@ -241,8 +241,9 @@ class StreamState:
         """Raise ValueError if the counts contradict each other."""
         if self.n_skipped + self.n_scored > self.n_seen or self.n_drifts < len(self.drifts):
             raise ValueError(f"the counts {self.counts[:N_SHOWN].tolist()} contradict each other.")
-        if isinstance(self.builder, SeriesViews) and self.builder.n_times > self.n_seen:
-            raise ValueError(f"{self.builder.n_times} times are counted, but only {self.n_seen} rows have been seen.")
+        if isinstance(self.builder, SeriesViews) and self.builder.n_irregular_times > self.n_seen:
+            n_times = self.builder.n_irregular_times
+            raise ValueError(f"{n_times} irregular times are counted, but only {self.n_seen} rows have been seen.")
         last = max([*self.monitor.began, *(drift.index for drift in self.drifts)])
         if last > self.n_seen:
             raise ValueError(f"row {last} is mentioned, but only {self.n_seen} have been seen.")

@@ -10,7 +10,7 @@ from imondrian.base.categories import MISSING_CODE, category_codes
 from imondrian.base.column_names import BORROWED, NO_NAME, RESULTS, SCORE
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.nodes import MAX_VALUE
 from imondrian.tables.cells import (
     ParsedColumn,
     are_booleans,
@@ -155,7 +155,7 @@ class TableColumns:
         Raises
         ------
         InvalidInputError
-            If a number is not finite or exceeds MAX_SIZE in absolute value; the message names row and column.
+            If a number is not finite or exceeds MAX_VALUE in absolute value; the message names row and column.
         """
         values = [_READERS[feature.kind](self, feature) for feature in features]
         return np.column_stack(values) if values else np.empty((self._frame.height, 0))
@@ -297,7 +297,7 @@ def _notes(columns: list[FeatureColumn], contents: Mapping[str, ColumnContent]) 
 
 def _checked_numbers(parsed: ParsedColumn, feature: FeatureColumn, first: int) -> Array:
     values = parsed.numbers.to_numpy().astype(np.float64)  # null becomes NaN
-    is_wrong = np.abs(values) > MAX_SIZE
+    is_wrong = np.abs(values) > MAX_VALUE
     if parsed.n_texts > 0:
         is_wrong |= (parsed.numbers.is_null() & parsed.cells.is_not_null()).to_numpy()
     if is_wrong.any():
@@ -313,7 +313,7 @@ def _cell_error(where: str, cell: object, value: float, feature: FeatureColumn) 
         error.column = feature.column
         return error
     if np.isfinite(value):
-        return InvalidInputError(f"{where}: {value} exceeds {MAX_SIZE:g} in absolute value.")
+        return InvalidInputError(f"{where}: {value} exceeds {MAX_VALUE:g} in absolute value.")
     return InvalidInputError(f"{where}: {cell!s:.60} is not finite.")
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from imondrian.base.categories import category_text
 from imondrian.base.errors import InvalidInputError
-from imondrian.engine.nodes import MAX_SIZE
+from imondrian.engine.nodes import MAX_VALUE
 from imondrian.tables.cells import BOOLEANS, MISSING_TEXTS, shown
 from imondrian.tables.checked_json import decode_json
 from imondrian.tables.formats import (
@@ -141,7 +141,7 @@ def numbers_or_none(values: Values, names: list[str]) -> list[float] | None:
         cells = [values[name] for name in names]
         numbers = [float(cell) for cell in cells]
         texts = "".join([cell for cell in cells if type(cell) is str])
-        if _has_plain_characters(texts) and all(-MAX_SIZE <= number <= MAX_SIZE for number in numbers):
+        if _has_plain_characters(texts) and all(-MAX_VALUE <= number <= MAX_VALUE for number in numbers):
             return numbers
     return None
 
@@ -154,9 +154,9 @@ def number_in(values: Values, name: str) -> float:
     number = _as_number(value)
     if number is None:
         raise InvalidInputError(f"column {name!r}: {shown(value)} is not a number.")
-    if not abs(number) <= MAX_SIZE:
+    if not abs(number) <= MAX_VALUE:
         is_finite = isinstance(value, int) or math.isfinite(number)
-        problem = f"exceeds {MAX_SIZE:g} in absolute value" if is_finite else "is not finite"
+        problem = f"exceeds {MAX_VALUE:g} in absolute value" if is_finite else "is not finite"
         raise InvalidInputError(f"column {name!r}: {shown(value)} {problem}.")
     return number
 

@@ -15,7 +15,7 @@ from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions,
 from imondrian.cli.scored_rows import ScoredRows, TableModel, fit_rows, load_table_model, model_features
 from imondrian.cli.summary import escaped
 from imondrian.cli.table_rows import Rows, check_usable, open_table, read_rows, rows_of_batch
-from imondrian.engine.view import Tree
+from imondrian.engine.plain_tree import Tree
 from imondrian.models.fitted_model import FittedModel
 from imondrian.plots import plot_partition, plot_tree, write_figure
 from imondrian.tables.feature_columns import TableColumns

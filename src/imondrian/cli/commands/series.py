@@ -71,7 +71,7 @@ def report(
         "rows": f"{len(series.values):,}",
         "anomalies": f"{n_anomalies:,}",
         "incidents": f"{len(run.incidents):,}",
-        "times": page.facts.get("times", ""),
+        "times": page.settings.get("times", ""),
         "report": path,
     }
     result = {"n_rows": len(series.values), "n_anomalies": n_anomalies, "n_incidents": len(run.incidents)}

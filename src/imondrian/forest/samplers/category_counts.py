@@ -21,7 +21,7 @@ from imondrian.engine.category_counts import (
     write_rarities_in_turn,
 )
 from imondrian.engine.jit import Array, call_without_dispatch
-from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, NO_LIMIT
+from imondrian.engine.nodes import MAX_SHOWN, MAX_VALUE, NO_LIMIT
 
 MAX_CATEGORIES = 2**16  # of one feature, in a forest of bounded memory
 _SMALLEST_TABLE = 8
@@ -199,7 +199,7 @@ class CategoryCounts:
             yield "the categories and their counts do not match"
             return
         parts = np.split(codes, np.cumsum(sizes)[:-1])
-        if not (np.abs(codes) <= MAX_SIZE).all() or any((np.diff(part) <= 0.0).any() for part in parts):
+        if not (np.abs(codes) <= MAX_VALUE).all() or any((np.diff(part) <= 0.0).any() for part in parts):
             yield "the categories are not finite and in ascending order"
         n_points = int(counts[0])
         each = counts[n_totals:]

@@ -11,7 +11,7 @@ import numpy as np
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.invariants import Check, Problem
 from imondrian.engine.jit import Array, call_without_dispatch
-from imondrian.engine.nodes import MAX_SHOWN, MAX_SIZE, Trees, slice_trees
+from imondrian.engine.nodes import MAX_SHOWN, MAX_VALUE, Trees, slice_trees
 from imondrian.engine.threads import even_slices
 from imondrian.engine.window import (
     Selection,
@@ -321,7 +321,7 @@ class Window:
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the ring and the clock."""
         empty = np.isnan(self.ring)
-        if not ((np.abs(self.ring) <= MAX_SIZE) | empty).all() or (empty.any(axis=1) != empty.all(axis=1)).any():
+        if not ((np.abs(self.ring) <= MAX_VALUE) | empty).all() or (empty.any(axis=1) != empty.all(axis=1)).any():
             yield "a point of the window is not finite or too large"
         rarities = self._rarities_of(self.ring)
         if not ((rarities > 0.0) & (rarities <= 1.0) | np.isnan(rarities)).all():

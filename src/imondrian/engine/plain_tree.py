@@ -23,7 +23,7 @@ class Tree(NamedTuple):
     upper: Array
 
 
-def view(trees: Trees, t: int) -> Tree:
+def plain_tree(trees: Trees, t: int) -> Tree:
     """Copy tree t to plain arrays."""
     cuts, (node, depth) = trees.cuts[t], _breadth_first(trees, t)
     number = np.full(trees.parents.shape[1], -1)
