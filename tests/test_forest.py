@@ -520,7 +520,7 @@ def test_a_refused_first_call_does_not_fix_the_number_of_features(monkeypatch, c
     forest = MondrianForest(n_trees=3, **mode)
     with monkeypatch.context() as patched:
         patched.setattr("imondrian.forest.forest_state.MAX_POINTS", 10)
-        patched.setattr("imondrian.forest.forest_state.MAX_SHOWN", 10)
+        patched.setattr("imondrian.forest.forest_state.MAX_COUNT", 10)
         with pytest.raises(InvalidInputError, match="at most 10"):
             getattr(forest, call)(X[:11])
     assert (forest.n_features, forest.n_changes) == (None, 0)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from imondrian import DamagedFileError, InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
-from imondrian.engine.nodes import MAX_SHOWN, NO_NODE, empty_trees
+from imondrian.engine.nodes import MAX_COUNT, NO_NODE, empty_trees
 from imondrian.engine.randomness import start_streams
 from imondrian.forest.forest_state import Snapshot
 from imondrian.model_files import from_bytes, load, save, to_bytes
@@ -293,7 +293,7 @@ def test_the_header_can_be_read_alone():
 
 
 @pytest.mark.parametrize("position", range(4))
-@pytest.mark.parametrize("count", [2**61, 2**61 - 5, MAX_SHOWN + 1, -1, 1.5, True, "1", None])
+@pytest.mark.parametrize("count", [2**61, 2**61 - 5, MAX_COUNT + 1, -1, 1.5, True, "1", None])
 def test_impossible_counts_of_a_detector_are_rejected(position, count):
     def change(notes):
         notes["counts"][position] = count
@@ -333,9 +333,9 @@ def test_sums_of_a_drift_monitor_that_would_overflow_are_rejected(change):
 
 def test_a_detector_with_the_largest_sums_of_a_drift_monitor_stays_readable():
     def change(notes):
-        notes["monitor"]["before"] = notes["monitor"]["present"] = [float(MAX_SHOWN)] * 64
-        notes["monitor"]["moments"] = [[float(MAX_SHOWN), 1.0, float(MAX_SHOWN)]] * 2
-        notes["counts"][3] = MAX_SHOWN
+        notes["monitor"]["before"] = notes["monitor"]["present"] = [float(MAX_COUNT)] * 64
+        notes["monitor"]["moments"] = [[float(MAX_COUNT), 1.0, float(MAX_COUNT)]] * 2
+        notes["counts"][3] = MAX_COUNT
 
     detector = from_bytes(with_notes(detector_of(), change))
     for _ in range(20):
@@ -345,7 +345,7 @@ def test_a_detector_with_the_largest_sums_of_a_drift_monitor_stays_readable():
 
 def test_insertion_counts_whose_sum_would_overflow_are_rejected():
     content = to_bytes(MondrianForest(600, max_samples=4, window=8).extend(X[:8]))
-    number = MAX_SHOWN - 8
+    number = MAX_COUNT - 8
     arrays = {"clock": np.array([number, number + 1, 0]), "heads__next_number": np.full(600, number)}
     cost_of_rejecting(with_arrays(content, **arrays, heads__n_taken=np.full(600, number)))
 
@@ -398,13 +398,13 @@ def test_weights_of_an_estimator_are_checked(scale):
 def test_a_joined_forest_with_the_largest_counts_stays_readable():
     content = to_bytes(MondrianForest(2, max_samples=4, scale="std").extend(X[:50]))
     moments = as_array(members(content)["moments.npy"]).copy()
-    moments[0] = MAX_SHOWN
+    moments[0] = MAX_COUNT
     forest = from_bytes(with_arrays(content, moments=moments))
     assert from_bytes(to_bytes(forest.join(forest))).n_trees == 4
 
 
 @pytest.mark.parametrize("name", ["n_points", "n_owed"])
-@pytest.mark.parametrize("value", [2**61, MAX_SHOWN + 1, 2**62])
+@pytest.mark.parametrize("value", [2**61, MAX_COUNT + 1, 2**62])
 def test_impossible_counts_of_a_sample_are_rejected(name, value):
     content = to_bytes(MondrianForest(2, max_samples=4).extend(X[:50]))
     changed = {f"heads__{name}": np.full(2, value), "heads__next_kept": np.full(2, 2**62)}
@@ -416,7 +416,7 @@ def test_a_detector_whose_trees_have_inserted_the_most_points_stays_readable():
     detector = StreamDetector(2, window=64, max_samples=16, n_trees=2100, scale=None, warm_up=0)
     detector.forest.reserve(2)
     trees, arrays = detector.forest.state()
-    number, notes = MAX_SHOWN - 1000, detector.notes()
+    number, notes = MAX_COUNT - 1000, detector.notes()
     trees.heads["next_number"] = trees.heads["n_taken"] = trees.heads["n_outside"] = number
     arrays["clock"][:3] = number, number + 1, 0
     notes["counts"] = [number, 0, number, 0]
@@ -431,16 +431,16 @@ def test_a_detector_whose_trees_have_inserted_the_most_points_stays_readable():
 def test_a_forest_with_the_largest_counts_stays_readable():
     """A loaded forest can be extended and saved; an extension that could not be saved is rejected."""
     content = to_bytes(MondrianForest(2, max_samples=4).extend(X[:50]))
-    almost = np.full(2, MAX_SHOWN - 10)
+    almost = np.full(2, MAX_COUNT - 10)
     forest = from_bytes(with_arrays(content, heads__n_points=almost, heads__next_kept=np.full(2, 2**62)))
     forest.extend(X[:9]).forget(forest.points()[:1]).extend(X[:1]).extend(X[:1])
-    assert from_bytes(to_bytes(forest)).n_points == MAX_SHOWN
+    assert from_bytes(to_bytes(forest)).n_points == MAX_COUNT
     with pytest.raises(InvalidInputError, match="can count"):
         forest.extend(X[:1])
-    assert from_bytes(to_bytes(forest)).n_points == MAX_SHOWN
+    assert from_bytes(to_bytes(forest)).n_points == MAX_COUNT
 
     window = to_bytes(MondrianForest(2, window=8).extend(X[:8]))
-    for number, is_read in ((MAX_SHOWN, True), (MAX_SHOWN + 8, False)):  # multiples of 8: points keep their positions
+    for number, is_read in ((MAX_COUNT, True), (MAX_COUNT + 8, False)):  # multiples of 8: points keep their positions
         clock, next_number = np.array([number, number + 1, 0]), np.full(2, number)
         content = with_arrays(window, clock=clock, heads__next_number=next_number)
         if is_read:
@@ -452,7 +452,7 @@ def test_a_forest_with_the_largest_counts_stays_readable():
 
 def test_a_detector_that_cannot_count_more_rows_raises_an_error_and_stays_readable():
     def change(notes):
-        notes["counts"][:] = [MAX_SHOWN - 5, MAX_SHOWN - 105, 100, 0]
+        notes["counts"][:] = [MAX_COUNT - 5, MAX_COUNT - 105, 100, 0]
 
     detector = from_bytes(with_notes(detector_of(), change))
     detector.skip(3)
@@ -461,14 +461,14 @@ def test_a_detector_that_cannot_count_more_rows_raises_an_error_and_stays_readab
         with pytest.raises(InvalidInputError, match="can count"):
             call()
     detector.process(X[1])
-    assert from_bytes(to_bytes(detector)).n_seen == MAX_SHOWN
+    assert from_bytes(to_bytes(detector)).n_seen == MAX_COUNT
     with pytest.raises(InvalidInputError, match="can count"):
         detector.process(X[2])
 
 
 def test_a_detector_checks_that_its_forest_can_count_all_rows_of_a_call():
     detector = detector_of(window=8, max_samples=None)
-    n_shown = MAX_SHOWN - 12  # 8 * k + 4, like 100: points keep their positions
+    n_shown = MAX_COUNT - 12  # 8 * k + 4, like 100: points keep their positions
     clock, next_number = np.array([n_shown, n_shown + 1, 0]), np.full(3, n_shown)
     content = with_arrays(to_bytes(detector), clock=clock, heads__next_number=next_number)
     restored = from_bytes(content)
@@ -487,7 +487,7 @@ def test_a_forest_with_the_largest_counts_of_categories_stays_readable():
     rows = np.column_stack([np.arange(40) % 4, X[:40, 0]])
     content = to_bytes(MondrianForest(2, max_samples=8, categorical=[0]).extend(rows))
     counts = as_array(members(content)["category_counts.npy"]).copy()
-    counts[0] = MAX_SHOWN - 5
+    counts[0] = MAX_COUNT - 5
     forest = from_bytes(with_arrays(content, category_counts=counts))
     with pytest.raises(InvalidInputError, match="can count"):
         forest.extend(rows[:6])

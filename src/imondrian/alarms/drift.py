@@ -15,7 +15,7 @@ import numpy as np
 from imondrian.base.copying import shallow_copy
 from imondrian.engine.histogram import count_in_bins
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.engine.nodes import MAX_COUNT
 from imondrian.forest.inputs import as_count, as_number
 
 _N_BINS = 64
@@ -41,7 +41,7 @@ def restored_drift(index: Any, since: Any, what: Any, value: Any, usual: Any) ->
     """Return a drift from the fields stored in a file; raise ValueError if they are invalid."""
     if what not in (OUTSIDE, SCORES):
         raise ValueError(f"the kind of a drift must be {OUTSIDE!r} or {SCORES!r}, but is {what!r}.")
-    index = as_count(index, "the row of a drift", 0, MAX_SHOWN)
+    index = as_count(index, "the row of a drift", 0, MAX_COUNT)
     since = as_count(since, "the first row of a drift", 0, index)
     statistics = [as_number(statistic, "a statistic of a drift") for statistic in (value, usual)]
     if not np.isfinite(statistics).all():
@@ -127,7 +127,7 @@ class DriftMonitor:
         """
         for name in ("present", "before", "moments"):
             array = np.array(state[name], dtype=np.float64)
-            if array.shape != getattr(self, name).shape or not ((array >= 0.0) & (array <= MAX_SHOWN)).all():
+            if array.shape != getattr(self, name).shape or not ((array >= 0.0) & (array <= MAX_COUNT)).all():
                 raise ValueError(f"the state of the drift monitor is damaged: {name}.")
             setattr(self, name, array)
         if (self.moments[:, _MEAN] > 1.0).any():
@@ -179,4 +179,4 @@ class DriftMonitor:
                 deviation = value - moments[_MEAN]
                 moments[_MEAN] += deviation / moments[_COUNT]
                 moments[_SQUARES] += deviation * (value - moments[_MEAN])
-        np.minimum(self.before + self.present, MAX_SHOWN, out=self.before)
+        np.minimum(self.before + self.present, MAX_COUNT, out=self.before)

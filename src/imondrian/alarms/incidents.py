@@ -11,7 +11,7 @@ from imondrian.base.defaults import GAP
 from imondrian.base.errors import InvalidInputError
 from imondrian.base.option_types import VIEWS, View
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.engine.nodes import MAX_COUNT
 from imondrian.forest.inputs import as_count, as_number, number_of_text
 
 N_INCIDENTS_STORED = 64
@@ -83,9 +83,9 @@ def checked_rules(rules: Any) -> IncidentRules:
         )
     given = IncidentRules(**fields)
     return IncidentRules(
-        as_count(given.gap, "gap", 1, MAX_SHOWN),
-        as_count(given.min_points, "min_points", 1, MAX_SHOWN),
-        as_count(given.cooldown, "cooldown", 0, MAX_SHOWN),
+        as_count(given.gap, "gap", 1, MAX_COUNT),
+        as_count(given.min_points, "min_points", 1, MAX_COUNT),
+        as_count(given.cooldown, "cooldown", 0, MAX_COUNT),
         {_checked_feature(name): _checked_side(side) for name, side in _pairs(given.side, "side")},
         {_checked_feature(name): _checked_distance(d) for name, d in _pairs(given.ignore_within, "ignore_within")},
     )
@@ -103,7 +103,7 @@ def _checked_feature(feature: Any) -> Any:
     """Check the name or the index of a feature."""
     if isinstance(feature, str):
         return feature
-    return as_count(feature, "the index of a feature", 0, MAX_SHOWN)
+    return as_count(feature, "the index of a feature", 0, MAX_COUNT)
 
 
 def _checked_side(side: Any) -> Side:
@@ -360,7 +360,7 @@ class IncidentTracker:
             "explained": self._explained,
         }
 
-    def restore(self, state: dict[str, Any], n_seen: int, n_features: int = MAX_SHOWN, n_rows: int = MAX_SHOWN) -> None:
+    def restore(self, state: dict[str, Any], n_seen: int, n_features: int = MAX_COUNT, n_rows: int = MAX_COUNT) -> None:
         """Restore what `state` returned for a stream of n_seen rows.
 
         A point consists of n_rows rows with n_features features each.
@@ -443,7 +443,7 @@ def restored_incident(values: Any, n_seen: int) -> Incident:
 def _restored_reason(*values: Any) -> AlarmReason:
     reason = AlarmReason(*values)
     feature, lag, n_points = (
-        as_count(number, "a number of a reason", 0, MAX_SHOWN)
+        as_count(number, "a number of a reason", 0, MAX_COUNT)
         for number in (reason.feature, reason.lag, reason.n_points)
     )
     if reason.view not in (None, *VIEWS):

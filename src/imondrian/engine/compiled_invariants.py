@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from imondrian.engine.jit import helper, kernel
-from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_VALUE, NO_NODE, UPPER, Trees, is_leaf, slot_of
+from imondrian.engine.nodes import LOWER, MAX_COUNT, MAX_VALUE, NO_NODE, UPPER, Trees, is_leaf, slot_of
 from imondrian.engine.places import n_categorical, place, place_key
 
 NONE = -1
@@ -44,7 +44,7 @@ def has_possible_counts(trees: Trees, t: int) -> bool:
         return False
     if head["n_points"] < 0 or head["n_owed"] < 0 or head["next_kept"] < 0:
         return False
-    if head["n_points"] > MAX_SHOWN or head["n_owed"] > MAX_SHOWN - head["n_points"]:
+    if head["n_points"] > MAX_COUNT or head["n_owed"] > MAX_COUNT - head["n_points"]:
         return False
     return -math.inf < head["log_key"] <= 0.0
 

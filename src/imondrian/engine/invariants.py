@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import LOWER, MAX_SHOWN, MAX_VALUE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
+from imondrian.engine.nodes import LOWER, MAX_COUNT, MAX_VALUE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
 from imondrian.engine.places import write_places
 
 Problem = tuple[str, Array]  # a possible problem, and a mask of the slots or trees that have it
@@ -45,7 +45,7 @@ def counts_are_possible(tree: Trees) -> Iterator[Problem]:
     n_slots = tree.points.shape[1]
     yield "the number of leaves does not fit the table", np.asarray(not 0 <= head["n_leaves"] <= n_slots)
     yield "a counter is negative", np.asarray(min(head["n_points"], head["n_owed"], head["next_kept"]) < 0)
-    yield "a counter is too large", np.asarray(int(head["n_points"]) + int(head["n_owed"]) > MAX_SHOWN)
+    yield "a counter is too large", np.asarray(int(head["n_points"]) + int(head["n_owed"]) > MAX_COUNT)
     yield "the key of the sample is above 1 or not a number", np.asarray(not -np.inf < head["log_key"] <= 0.0)
 
 

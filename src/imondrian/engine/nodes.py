@@ -15,7 +15,8 @@ from imondrian.engine.jit import Array, helper
 
 NO_NODE = np.uint32(0xFFFFFFFF)
 MAX_POINTS = 2**31 - 2  # largest number of points in a tree: node numbers and populations fit in 32 bits
-MAX_SHOWN = 2**53  # largest number of points that a forest can be shown: counts are exact, also as float64
+MAX_COUNT = 2**53  # largest count, such as that of the points shown to a forest: exact, also as float64
+MAX_SHOWN = MAX_COUNT  # the former name, in `imondrian.fleet` only
 NO_LIMIT = 2**62  # sample size of a tree that holds every point
 MAX_VALUE = 1e153  # largest absolute value of a feature: squares and extents stay far from overflow
 LOWER, UPPER = 0, 1

@@ -9,8 +9,8 @@ from imondrian.base.errors import InvalidInputError, NotHeldError
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import (
     FIELDS,
+    MAX_COUNT,
     MAX_POINTS,
-    MAX_SHOWN,
     NO_LIMIT,
     Trees,
     empty_trees,
@@ -219,12 +219,12 @@ class ForestState:
         self._n_spare = -1
         if self.sampler.limit == NO_LIMIT and n_points + n_rows > MAX_POINTS:
             raise _too_many_points(n_points + n_rows)
-        if n_shown + n_rows > MAX_SHOWN:
+        if n_shown + n_rows > MAX_COUNT:
             raise InvalidInputError(
-                f"The forest has been shown {n_shown} points and can count at most {MAX_SHOWN}; "
+                f"The forest has been shown {n_shown} points and can count at most {MAX_COUNT}; "
                 f"{n_rows} more are too many."
             )
-        n_countable = MAX_SHOWN - n_shown
+        n_countable = MAX_COUNT - n_shown
         has_limit = self.sampler.limit != NO_LIMIT
         self._n_spare = (n_countable if has_limit else min(n_countable, MAX_POINTS - n_points)) - n_rows
 

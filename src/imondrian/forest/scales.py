@@ -14,7 +14,7 @@ from imondrian.engine.moments import (
     add_points_and_write_weights,
     write_weights,
 )
-from imondrian.engine.nodes import MAX_SHOWN, MAX_VALUE
+from imondrian.engine.nodes import MAX_COUNT, MAX_VALUE
 from imondrian.engine.randomness import LARGEST
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.inputs import as_weights
@@ -135,7 +135,7 @@ class StandardScale:
             squares = ours[SQUARES] + theirs[SQUARES] + difference * difference * ours[COUNT] * share
         ours[SQUARES] = np.minimum(squares, LARGEST)
         ours[MEAN] += difference * share
-        ours[COUNT] = np.minimum(count, MAX_SHOWN)
+        ours[COUNT] = np.minimum(count, MAX_COUNT)
 
 
 class MixedScale:
@@ -220,5 +220,5 @@ def are_valid_moments(moments: Array, n_points: int) -> bool:
     count, mean, squares = moments
     if count.size == 0:
         return True  # without numbers there is nothing to check
-    counts = count.min() >= n_points and count.max() <= MAX_SHOWN and bool((count == count[0]).all())
+    counts = count.min() >= n_points and count.max() <= MAX_COUNT and bool((count == count[0]).all())
     return counts and bool((np.abs(mean) <= MAX_VALUE).all() and (squares >= 0).all() and np.isfinite(squares).all())

@@ -7,7 +7,7 @@ import numpy as np
 
 from imondrian.base.copying import shallow_copy
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SHOWN, MAX_VALUE
+from imondrian.engine.nodes import MAX_COUNT, MAX_VALUE
 from imondrian.engine.series_views import (
     COUNT,
     HALF_LIFE,
@@ -193,7 +193,7 @@ class SeriesViews:
         hours, level = _means(notes["hours"], self._hours.shape), _means(notes["level"], self._level.shape)
         mean_deviation = np.array(notes["spread"], np.float64).reshape(self._mean_deviation.shape)
         clock = np.array([math.nan if value is None else float(value) for value in notes["clock"]])
-        counts = [as_count(count, "a count of times", 0, MAX_SHOWN) for count in notes["counts"]]
+        counts = [as_count(count, "a count of times", 0, MAX_COUNT) for count in notes["counts"]]
         is_valid = (
             (hours[COUNT] <= N_VALUES_OF_HOUR).all()
             and (level[COUNT] <= _MAX_LEVEL_COUNT).all()

@@ -8,7 +8,7 @@ import numpy as np
 
 from imondrian.base.copying import shallow_copy
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.engine.nodes import MAX_COUNT
 from imondrian.forest.inputs import as_count
 from imondrian.forest.samplers import ROWS_PER_BLOCK
 from imondrian.rows.missing_values import UNKNOWN_MEDIAN, checked_fill, without_gaps
@@ -116,7 +116,7 @@ class StreamGaps:
         if not is_gap.any():
             return self
         other = shallow_copy(self)
-        other.n_missing = min(self.n_missing + int(is_gap.sum()), MAX_SHOWN)
+        other.n_missing = min(self.n_missing + int(is_gap.sum()), MAX_COUNT)
         return other
 
     def marked(self, rows: Array, n_shown: int) -> "StreamGaps":
@@ -155,7 +155,7 @@ class StreamGaps:
     def restored(self, state: dict[str, Any], n_shown: int) -> "StreamGaps":
         """Return the gaps with this state; raise ValueError if it is invalid."""
         other = shallow_copy(self)
-        other.n_missing = as_count(state["n_missing"], "n_missing", 0, MAX_SHOWN)
+        other.n_missing = as_count(state["n_missing"], "n_missing", 0, MAX_COUNT)
         other._medians = checked_fill(state["medians"], self._medians.size)
         other._expires = as_count(state["expires"], "expires", 0, n_shown + self._window)
         numbers = self._point_numbers_in_window(n_shown)

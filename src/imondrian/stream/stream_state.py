@@ -11,7 +11,7 @@ from imondrian.base.copying import shallow_copy
 from imondrian.base.defaults import PRESET, PRESETS
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array, call_without_dispatch
-from imondrian.engine.nodes import MAX_SHOWN
+from imondrian.engine.nodes import MAX_COUNT
 from imondrian.engine.stream_counts import N_DRIFTS, N_SCORED, N_SEEN, N_SHOWN, N_SKIPPED, count_row
 from imondrian.forest.inputs import as_count
 from imondrian.forest.samplers import Step
@@ -132,7 +132,7 @@ class StreamState:
     def n_until_next_phase(self) -> int:
         """Number of points until the current half of the warm-up ends; the same rules apply to all of them."""
         distances = (end - self.n_scored for end in (self._warm_up // 2, self._warm_up))
-        return min((n for n in distances if n > 0), default=MAX_SHOWN)
+        return min((n for n in distances if n > 0), default=MAX_COUNT)
 
     @property
     def n_bytes(self) -> int:
@@ -143,9 +143,9 @@ class StreamState:
     def check_growth(self, n_rows: int) -> int:
         """Return the number of rows so far; raise InvalidInputError if n_rows more cannot be counted."""
         n_seen = self.n_seen
-        if n_seen + n_rows > MAX_SHOWN:
+        if n_seen + n_rows > MAX_COUNT:
             raise InvalidInputError(
-                f"The detector has seen {n_seen} rows and can count at most {MAX_SHOWN}; {n_rows} more are too many."
+                f"The detector has seen {n_seen} rows and can count at most {MAX_COUNT}; {n_rows} more are too many."
             )
         return n_seen
 
@@ -231,7 +231,7 @@ class StreamState:
         if len(notes["drifts"]) > N_DRIFTS_STORED:
             raise ValueError(f"there are {len(notes['drifts'])} drifts, but at most {N_DRIFTS_STORED} are stored.")
         self.drifts = tuple(restored_drift(*values) for values in notes["drifts"])
-        counts = [as_count(count, "a count", 0, MAX_SHOWN) for count in notes["counts"]]
+        counts = [as_count(count, "a count", 0, MAX_COUNT) for count in notes["counts"]]
         self.counts[:] = [*counts, n_shown]
         if "incidents" in notes:  # older files do not have them
             self.incidents.restore(notes["incidents"], self.n_seen, self.gaps.n_features, self.builder.size)
@@ -263,4 +263,4 @@ class StreamState:
     def _report(self, drift: Drift | None) -> None:
         if drift is not None:
             self.drifts = (*self.drifts, drift)[-N_DRIFTS_STORED:]
-            self.counts[N_DRIFTS] = min(self.counts[N_DRIFTS] + 1, MAX_SHOWN)
+            self.counts[N_DRIFTS] = min(self.counts[N_DRIFTS] + 1, MAX_COUNT)

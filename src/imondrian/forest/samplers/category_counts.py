@@ -21,7 +21,7 @@ from imondrian.engine.category_counts import (
     write_rarities_in_turn,
 )
 from imondrian.engine.jit import Array, call_without_dispatch
-from imondrian.engine.nodes import MAX_SHOWN, MAX_VALUE, NO_LIMIT
+from imondrian.engine.nodes import MAX_COUNT, MAX_VALUE, NO_LIMIT
 
 MAX_CATEGORIES = 2**16  # of one feature, in a forest of bounded memory
 _SMALLEST_TABLE = 8
@@ -203,7 +203,7 @@ class CategoryCounts:
             yield "the categories are not finite and in ascending order"
         n_points = int(counts[0])
         each = counts[n_totals:]
-        if not 0 <= n_points <= MAX_SHOWN or counts[1] not in (0, 1) or (each < 1).any() or (each > n_points).any():
+        if not 0 <= n_points <= MAX_COUNT or counts[1] not in (0, 1) or (each < 1).any() or (each > n_points).any():
             yield "a count of categories is impossible"
         elif any(part.sum(dtype=np.float64) > n_points for part in np.split(counts[n_totals:], np.cumsum(sizes)[:-1])):
             yield "the categories have more points than there are"

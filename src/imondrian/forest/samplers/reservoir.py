@@ -9,7 +9,7 @@ import numpy as np
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.invariants import Check, samples_are_possible
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_SHOWN, NO_LIMIT, Trees, slice_trees
+from imondrian.engine.nodes import MAX_COUNT, NO_LIMIT, Trees, slice_trees
 from imondrian.engine.rescore import points_and_copies, trees_with_all_points
 from imondrian.engine.reservoir import build_trees, extend_trees, forget_points, write_copies_held
 from imondrian.engine.threads import Threads
@@ -157,9 +157,9 @@ class Reservoir:
     def check_join(self, state: dict[str, Array]) -> None:
         """Raise InvalidInputError if the forests together have been shown more points than can be counted."""
         n_points = self.counts.n_points + int(state["category_counts"][0]) if self.counts.n_categorical else 0
-        if n_points > MAX_SHOWN:
+        if n_points > MAX_COUNT:
             raise InvalidInputError(
-                f"The forests together have been shown {n_points} points; at most {MAX_SHOWN} can be counted."
+                f"The forests together have been shown {n_points} points; at most {MAX_COUNT} can be counted."
             )
 
     def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:

@@ -11,7 +11,7 @@ import numpy as np
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.invariants import Check, Problem
 from imondrian.engine.jit import Array, call_without_dispatch
-from imondrian.engine.nodes import MAX_SHOWN, MAX_VALUE, Trees, slice_trees
+from imondrian.engine.nodes import MAX_COUNT, MAX_VALUE, Trees, slice_trees
 from imondrian.engine.threads import even_slices
 from imondrian.engine.window import (
     Selection,
@@ -328,8 +328,8 @@ class Window:
             yield "a rarity in the window is not in (0, 1]"
         if not 0 <= self.number < self.next_step <= self.number + longest_step(self.number, self.length):
             yield "the clock of the window is impossible"
-        elif self.number > MAX_SHOWN:
-            yield f"the window has been shown more than {MAX_SHOWN} points"
+        elif self.number > MAX_COUNT:
+            yield f"the window has been shown more than {MAX_COUNT} points"
         elif not empty[self.number :].all():
             yield "the window holds points that have not arrived yet"
 
