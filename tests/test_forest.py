@@ -186,7 +186,7 @@ BAD_TABLES = {
 }
 
 
-@pytest.mark.parametrize("method", ["extend", "forget", "score", "explain", "holds"])
+@pytest.mark.parametrize("method", ["extend", "forget", "score", "explain", "n_trees_holding"])
 @pytest.mark.parametrize("bad", BAD_TABLES)
 def test_a_bad_table_raises_a_clear_error_and_changes_nothing(method, bad):
     table, message = BAD_TABLES[bad]
@@ -252,7 +252,7 @@ def test_minus_zero_is_zero():
     assert forest.forget([[-0.0]]).n_points == 1
 
 
-@pytest.mark.parametrize("method", ["score", "explain", "forget", "holds", "join"])
+@pytest.mark.parametrize("method", ["score", "explain", "forget", "n_trees_holding", "join"])
 def test_an_empty_forest_raises_an_error(method):
     forest = MondrianForest()
     with pytest.raises(EmptyForestError, match="has not been shown any points"):

@@ -189,7 +189,7 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float]]] = {
     "threshold": ("gauge", "Score above which a point is an anomaly.", lambda handle: handle.worker.summary.threshold),
     "missing_total": (
         "counter",
-        "Missing numbers that were replaced.",
+        "Missing numbers so far.",
         lambda handle: handle.worker.summary.n_missing,
     ),
     "drifts_total": ("counter", "Drifts reported.", lambda handle: handle.worker.summary.n_drifts),

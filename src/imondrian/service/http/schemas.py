@@ -187,7 +187,7 @@ class Description(BaseModel):
     threshold: float = Field(description="The score above which a point is an anomaly.")
     is_warm: bool
     n_bytes: int
-    n_missing: int = Field(description="Missing numbers that were replaced.")
+    n_missing: int = Field(description="Missing numbers so far.")
     drifts: list[Drift] = Field(description="The latest drifts.")
     times: Times | None = Field(description='With the preset "series": what was noticed about the times; else null.')
 
