@@ -37,6 +37,7 @@ _HEADER = "header.json"
 _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
 _MAX_HEADER_BYTES = 2**24
 _MAX_CONTAINERS = 2**17  # lists or objects in a header: an empty JSON list takes 20 times its length in memory
+_MAX_VALUES = 2**19  # in lists and objects of a header: parsing more would block other threads for seconds
 _MAX_MESSAGE = 500  # length of an error message about a damaged file
 _TOO_MUCH_DATA = "the header describes more data than the file contains."
 
@@ -208,6 +209,8 @@ def _check_header_length(text: bytes) -> None:
         raise InvalidInputError(
             f"The header of a model file can have at most {_MAX_CONTAINERS} lists, objects or keys."
         )
+    if syntax.count(b",") > _MAX_VALUES:
+        raise InvalidInputError(f"The header of a model file can have at most {_MAX_VALUES} values.")
 
 
 def _outside_strings(text: bytes) -> bytes:

@@ -7,6 +7,7 @@ N_EVENTS_KEPT = 10_000  # openings and closings of incidents; the oldest are del
 PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
 KEY_BYTES = 1024  # memory counted for each key of a detector, also of those on the disk: its name and latest figures
 PER_SCORED_ROW = 640  # memory reserved per point that is learned: its result, as objects and as JSON
+COPIES_OF_POINTS = 3  # of the values to learn that are in memory at the same time
 
 
 class Limits(NamedTuple):

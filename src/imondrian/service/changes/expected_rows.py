@@ -55,7 +55,7 @@ def expected_rows(usual: Array, spread: Spread | None) -> list[bytes]:
     """Return what is expected of rows, each as bytes, from what is usual for them (`StreamDetector.usual_values`)."""
     n_rows, _, n_features = usual.shape
     low, high = np.full((2, n_rows, n_features), np.nan) if spread is None else spread.range_around(usual)
-    table = np.hstack([usual.reshape(n_rows, -1), low, high]).astype("<f8")
+    table = np.hstack([usual.reshape(n_rows, N_VIEWS * n_features), low, high]).astype("<f8")
     return [row.tobytes() for row in table]
 
 

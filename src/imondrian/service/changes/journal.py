@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import accumulate, groupby, repeat
+from itertools import accumulate, chain, groupby, repeat
 from typing import Any, NamedTuple
 
 import llvmlite
@@ -30,7 +30,7 @@ from imondrian.service.changes.keyed_rows import KeyedRows, LearnedRow, split_co
 from imondrian.service.changes.posted_rows import PostedRows
 from imondrian.service.changes.row_labels import with_labels, without_labels
 from imondrian.service.changes.settings import Changes, settings_of
-from imondrian.service.limits import N_EVENTS_KEPT, Limits
+from imondrian.service.limits import N_EVENTS_KEPT, Limits, Retention
 from imondrian.stream.detector import Results, StreamDetector
 from imondrian.stream.series_views import Spread
 
@@ -260,7 +260,7 @@ class EntryApplier:
         """Score and learn the points of several entries together; the result is the same as one entry at a time."""
         n_features = self.detector.parameters["n_features"]
         blocks = [rows_from(entry, n_features) for entry in entries]
-        points, times = np.concatenate([block[0] for block in blocks]), np.concatenate([block[1] for block in blocks])
+        points, times = (_joined([block[i] for block in blocks]) for i in range(2))
         is_series = self.detector.parameters["preset"] == SERIES
         learn = self._learn_series if is_series else self._learn_points
         ends = list(accumulate(len(block[0]) for block in blocks))
@@ -279,12 +279,18 @@ class EntryApplier:
         return _scored_rows(self.detector.process_many(points[:POINTS_PER_LOCK].view(CodedRows)), repeat(b""))
 
     def _learn_series(self, points: Array, times: Array) -> Iterator[ScoredRow]:
-        """Learn the first rows of a series, as many as `n_rows_at_once` allows."""
+        """Learn the first rows of a series, as many as `n_rows_at_once` allows.
+
+        What was expected is recorded of the latest rows only: all others leave the history at once.
+        """
         detector, n_rows = self.detector, n_rows_at_once(self.detector)
+        n_skipped = max(len(points) - Retention().history_rows(points.shape[1]), 0)
         points, times = points[:n_rows], times[:n_rows]
         self.spread = updated_spread(self.spread, detector)
-        expected = expected_rows(detector.usual_values(points, times), self.spread)
-        return _scored_rows(detector.process_many(points, times), expected)
+        expected = expected_rows(detector.usual_values(points, times)[n_skipped:], self.spread)
+        return _scored_rows(
+            detector.process_many(points, times), chain(repeat(b"", min(n_skipped, len(points))), expected)
+        )
 
     def _add_events(self, events: Iterable[IncidentEvent], entries: list[Entry], last_rows: list[int]) -> None:
         """Record events, each with the entry that contains its row; `last_rows` has the last row of each entry."""
@@ -335,6 +341,11 @@ class EntryApplier:
         if isinstance(error, NotHeldError) and self.detector.parameters["categorical"]:
             return InvalidInputError(f"Point {error.row} is not in the window, or the request has it too often.")
         return error
+
+
+def _joined(arrays: list[Array]) -> Array:
+    """Return the rows of several arrays in one; a single array is not copied, since it may be large."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _scored_rows(results: Results, expected: Iterable[bytes]) -> Iterator[ScoredRow]:

@@ -275,7 +275,7 @@ class RowReader:
 
 
 def _is_short_text(time: Any) -> bool:
-    return isinstance(time, str) and len(time) <= _MAX_TIME_LENGTH
+    return isinstance(time, str) and len(time) <= _MAX_TIME_LENGTH and is_unicode(time)
 
 
 def _seconds_of(time: Any) -> float | None:

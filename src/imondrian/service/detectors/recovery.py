@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from imondrian.service.storage.store import Store, StoredDetector
 
 _LOG = logging.getLogger("imondrian.service")
 _ENTRIES_PER_BATCH = 256
+_BYTES_PER_BATCH = 2**22
 
 
 class Folder(NamedTuple):
@@ -83,8 +84,7 @@ def replay(
     Only an InvalidInputError means that an entry is invalid. All other errors propagate: they may have another cause
     (too little memory, a full disk, a damaged file of another program, a bug), and all entries may be valid.
     """
-    for first in range(0, len(entries), batch_size):
-        batch = entries[first : first + batch_size]
+    for batch in _batches(entries, batch_size):
         try:
             following, outcomes = state.apply(batch)
         except InvalidInputError as error:
@@ -94,6 +94,19 @@ def replay(
                 state.replies.add(saved_reply_to(entry, entry.request, reply_to(entry.kind, outcome)))
         state = following
     return state, None
+
+
+def _batches(entries: list[Entry], batch_size: int) -> Iterator[list[Entry]]:
+    """Divide entries into batches that are applied together; many large ones at once would need much memory."""
+    batch: list[Entry] = []
+    for entry in entries:
+        is_full = len(batch) == batch_size or sum(len(each.content) for each in batch) > _BYTES_PER_BATCH
+        if batch and is_full:
+            yield batch
+            batch = []
+        batch.append(entry)
+    if batch:
+        yield batch
 
 
 def _with_checked_configuration(record: StoredDetector, limits: Limits) -> StoredDetector:

@@ -357,13 +357,23 @@ class DetectorWorker:
 
     def _run(self) -> None:
         self._store_announcements()  # of entries that were replayed
-        while batch := self._next_batch():
-            self._process([ready.job for ready in batch], [ready.entry for ready in batch])
+        while self._process_next_batch():
+            pass
         if self._state.entry_number > self._state.snapshot_number and not self._is_removed and not self._has_failed:
             self._save_snapshot()
         self._state.close()
         if self._is_removed:
             self._state.delete_files()
+
+    def _process_next_batch(self) -> bool:
+        """Wait for ready requests, and apply them together; return False if the worker must end.
+
+        Nothing refers to the requests after that: an idle worker must not keep their points and replies in memory.
+        """
+        batch = self._next_batch()
+        if batch:
+            self._process([ready.job for ready in batch], [ready.entry for ready in batch])
+        return bool(batch)
 
     def _next_batch(self) -> list[JournalledJob]:
         """Wait for ready requests, and return those to apply together; an empty list if the worker must end."""
@@ -466,7 +476,8 @@ class DetectorWorker:
         try:
             if self._state.pending.latest:
                 raise StorageError(self.problems["events"])  # noqa: TRY301 (a replay must give them again)
-            self._state.save_snapshot(self._write_unless_deleted)  # replies are only added in this thread
+            with self._writer.snapshot_slot:
+                self._state.save_snapshot(self._write_unless_deleted)  # replies are only added in this thread
         except Exception as error:  # noqa: BLE001 (the detector itself works)
             _LOG.exception("A snapshot could not be saved.")
             self.problems["snapshot"] = f"The last snapshot could not be saved: {error}"

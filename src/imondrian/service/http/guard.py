@@ -16,7 +16,7 @@ from imondrian.service.errors import BodyTooLongError, CapacityError
 from imondrian.service.limits import KIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
 
 _PUBLIC = ("/health", "/", "/docs")
-_STATIC = "/static/"
+_STATIC, _BACKUP = "/static/", "/backup"
 _WITH_POINTS = {"POST": {"points", "scores", "explanations"}, "DELETE": {"points"}}  # ends of paths
 _SMALL_BODY, _SMALL_RESPONSE = 16 * KIB, 64 * KIB  # no memory is reserved up to these sizes
 _MAX_DIGITS = 18  # of a Content-Length
@@ -153,11 +153,11 @@ def _is_change(scope: Scope) -> bool:
 def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:
     """Return the function that reserves memory for the response to a request, given its length.
 
-    No memory is reserved for files of the page: each is in memory once for all clients, and a client holds at most one
-    piece of it. The response to a request that has changed a detector is never refused, since a 503 would hide the
-    change.
+    No memory is reserved for files of the page, which are in memory once for all clients, nor for a backup, which is
+    read from the disk: a client holds at most one piece of it. The response to a request that has changed a detector is
+    never refused, since a 503 would hide the change.
     """
-    if scope["path"].startswith(_STATIC):
+    if scope["path"].startswith(_STATIC) or scope["path"] == _BACKUP:
         return lambda _n_bytes: None
     return memory.add if _is_change(scope) else memory.reserve
 

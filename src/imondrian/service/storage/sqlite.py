@@ -103,6 +103,10 @@ _ORDERS = {  # for reading the rows of a damaged table, from both ends
 }
 
 
+_SQLITE = b"SQLite format 3\0"
+_MAX_FILLED = 2**26  # bytes; a damaged header could describe a far longer file
+
+
 def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, list[str]]:
     """Open a database; if it is damaged, replace it by a copy of everything readable.
 
@@ -118,6 +122,7 @@ def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, list[str]]:
         make_private(existing)
     if finish_interrupted_rescue(path):
         problems.append(_rescue_message(path))
+    _fill_to_length(path)
     log = WriteAheadLog(path.with_name(f"{path.name}-wal"))
     database, n_read = open_database(path)
     if not is_intact(database):
@@ -126,6 +131,24 @@ def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, list[str]]:
     if not log.is_valid or (n_read is not None and n_read < log.n_committed):
         problems.append("The end of the write-ahead log is damaged: the latest requests may be missing.")
     return database, problems
+
+
+def _fill_to_length(path: Path) -> None:
+    """Fill a file that lacks its last pages with zeros: SQLite refuses to open it otherwise, and nothing is rescued.
+
+    If the pages are in the write-ahead log, they replace the zeros.
+    """
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        header, n_bytes = file.read(100), path.stat().st_size
+        if len(header) < 100 or not header.startswith(_SQLITE):
+            return
+        page_bytes = int.from_bytes(header[16:18], "big")
+        page_bytes = 2**16 if page_bytes == 1 else page_bytes
+        n_missing = int.from_bytes(header[28:32], "big") * page_bytes - n_bytes
+        if 0 < n_missing <= max(n_bytes, _MAX_FILLED):
+            file.truncate(n_bytes + n_missing)
 
 
 def _rescue_message(path: Path) -> str:

@@ -19,14 +19,25 @@ class _WriteJob(NamedTuple):
     done: Future[Any]
 
 
+_SNAPSHOTS_AT_ONCE = 1
+
+
 class Writer:
-    """The only thread that writes to the store."""
+    """The only thread that writes to the store.
+
+    Attributes
+    ----------
+    snapshot_slot : semaphore
+        Held by a worker while it makes and writes a snapshot: that needs several times the memory of its detector, and
+        at the shutdown all workers make one.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._queue: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
         self._is_closed, self._lock = False, threading.Lock()
         self._thread = threading.Thread(target=self._run, name="imondrian-writer", daemon=True)
+        self.snapshot_slot = threading.Semaphore(_SNAPSHOTS_AT_ONCE)
         self._thread.start()
         self.failure: StorageError | None = None  # why the last transaction failed; None if it succeeded
 

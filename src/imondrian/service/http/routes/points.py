@@ -39,7 +39,7 @@ from imondrian.service.http.routes.common import (
     read_slot,
     registry_of,
 )
-from imondrian.service.limits import PER_SCORED_ROW, Retention
+from imondrian.service.limits import COPIES_OF_POINTS, PER_SCORED_ROW, Retention
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
 history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
@@ -81,12 +81,20 @@ async def learn(request: Request, name: Name) -> Response:
     its reply is among the last 10,000 (64 MB) of the detector.
     """
     handle = handle_of(request, name)
+    return await _change(request, handle, *await _entry(request, handle))
+
+
+async def _entry(request: Request, handle: DetectorHandle) -> tuple[str, bytes, int]:
+    """Return the kind and the content of the journal entry that learns the rows of a body, and their number.
+
+    Memory is reserved for everything that follows, because a change is not refused once it is journalled.
+    """
     rows = await _rows(request, handle, _max_points(request), is_change=True)
     if isinstance(rows, KeyedRows):
         check_number_of_keys(handle, rows, registry_of(request).limits)
     if len(rows.points) > _FEW_POINTS:
-        request.state.memory.reserve(PER_SCORED_ROW * len(rows.points))  # now: a change is never refused later
-    return await _change(request, handle, *entry_of_points(rows), len(rows.points))
+        request.state.memory.reserve(PER_SCORED_ROW * len(rows.points) + COPIES_OF_POINTS * rows.points.nbytes)
+    return *entry_of_points(rows), len(rows.points)
 
 
 @router.delete(

@@ -1,0 +1,129 @@
+"""Memory of the service besides the budget of requests: idle workers, snapshots, replays and headers of models."""
+
+import gc
+import json
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from imondrian.base.errors import DamagedFileError, InvalidInputError
+from imondrian.models import storage
+from imondrian.service.changes.journal import POINTS, Entry, EntryApplier
+from imondrian.service.detectors import recovery
+from imondrian.service.detectors.registry import Registry
+from imondrian.service.http.asgi import create_app
+from imondrian.service.limits import COPIES_OF_POINTS, MIB, Limits, Retention
+from imondrian.stream.detector import StreamDetector
+from tests.service.serving import SMALL, ThreadServer, wait_until
+
+X = {"features": ["x"], **SMALL}
+
+
+def test_an_idle_worker_does_not_keep_its_last_request(tmp_path):
+    registry = Registry(tmp_path)
+    handle, _ = registry.create("a", X)
+    content = np.zeros(10).tobytes()
+    n_references = sys.getrefcount(content)
+    assert handle.worker.submit(POINTS, content, 10).result().status == 200
+    handle.worker.history._blocks.clear()  # it keeps the latest rows
+    wait_until(lambda: (gc.collect(), sys.getrefcount(content) == n_references)[1])
+    registry.close()
+
+
+def test_one_snapshot_is_made_at_a_time(tmp_path, monkeypatch):
+    registry = Registry(tmp_path)
+    handles = [registry.create(name, X)[0] for name in "abcdef"]
+    for handle in handles:
+        handle.worker.submit(POINTS, np.zeros(10).tobytes(), 10).result()
+    n_running, most, lock = 0, 0, threading.Lock()
+    state = type(handles[0].worker._state)
+    save = state.save_snapshot
+
+    def counted(self, *args):
+        nonlocal n_running, most
+        with lock:
+            n_running += 1
+            most = max(most, n_running)
+        result = save(self, *args)
+        with lock:
+            n_running -= 1
+        return result
+
+    monkeypatch.setattr(state, "save_snapshot", counted)
+    registry.close()
+    assert most == 1
+
+
+def test_the_memory_for_the_values_of_points_is_reserved(tmp_path):
+    """Values of two bytes in the body take eight in each copy."""
+    features = [f"x{i}" for i in range(100)]
+    limits = Limits(memory_bytes=MIB)
+    registry = Registry(tmp_path, limits)
+    registry.create("a", {"features": features, **SMALL})
+    body = json.dumps({"points": [[0] * 100] * 400}, separators=(",", ":")).encode()
+    assert 8 * len(body) + 640 * 400 < MIB < 8 * len(body) + 640 * 400 + COPIES_OF_POINTS * 8 * 100 * 400
+    with ThreadServer(create_app(registry)) as server:
+        assert server.request("POST", "/detectors/a/points", body)[0] == 503
+        assert json.loads(server.request("GET", "/detectors/a")[2])["n_seen"] == 0
+
+
+@pytest.mark.parametrize("n_bytes", [100, 10**9])
+def test_entries_are_replayed_in_batches_of_limited_size(monkeypatch, n_bytes):
+    monkeypatch.setattr(recovery, "_BYTES_PER_BATCH", n_bytes)
+    entries = [Entry(i, POINTS, bytes(80), None, 0.0) for i in range(10)]
+    batches = list(recovery._batches(entries, 4))
+    assert [entry for batch in batches for entry in batch] == entries
+    assert [len(batch) for batch in batches] == ([2] * 5 if n_bytes == 100 else [4, 4, 2])
+
+
+def test_what_was_expected_is_recorded_of_the_rows_in_the_history_only():
+    detector = StreamDetector(1, preset="series", window=64, n_trees=2, warm_up=16)
+    applier, n_rows = EntryApplier(detector, ["x"]), 3_000
+    (rows,) = applier.apply([Entry(1, POINTS, np.arange(n_rows, dtype="<f8").tobytes(), None, 0.0)])
+    n_kept = Retention().history_rows(1)
+    assert [bool(row.expected) for row in rows] == [False] * (n_rows - n_kept) + [True] * n_kept
+
+
+def test_a_header_with_very_many_values_is_refused():
+    text = json.dumps([1.5] * (storage._MAX_VALUES + 2)).encode()
+    with pytest.raises(InvalidInputError, match="at most 524288 values"):
+        storage._check_header_length(text)
+    storage._check_header_length(json.dumps([1.5] * storage._MAX_VALUES).encode())
+    assert issubclass(DamagedFileError, ValueError)
+
+
+def test_a_backup_larger_than_the_memory_budget_is_sent(tmp_path):
+    registry = Registry(tmp_path, Limits(memory_bytes=2**15))
+    registry.create("a", X)
+    with ThreadServer(create_app(registry)) as server:
+        status, _, content = server.request("GET", "/backup")
+    assert (status, content[:15]) == (200, b"SQLite format 3")
+    assert len(content) > 2**15
+
+
+@pytest.mark.parametrize("settings", [{"time": "t"}, {"time": "t", "preset": "series"}])
+def test_a_time_with_half_a_surrogate_pair_is_refused(tmp_path, settings):
+    registry = Registry(tmp_path)
+    registry.create("a", {"features": ["x"], **settings})
+    with ThreadServer(create_app(registry)) as server:
+        body = b'{"points": [{"x": 1.5, "t": "2026-01-31\\ud80012:30:00"}]}'
+        status, _, content = server.request("POST", "/detectors/a/points", body)
+    assert status == 422, content
+
+
+@pytest.mark.parametrize("n_lost", [1, 4_096, 8_192])
+def test_a_database_without_its_last_pages_is_rescued(tmp_path, n_lost):
+    registry = Registry(tmp_path)
+    for name in "abc":
+        handle, _ = registry.create(name, X)
+        handle.worker.submit(POINTS, np.zeros(1_000).tobytes(), 1_000).result()
+    registry.close()
+    path = tmp_path / "imondrian.db"
+    content = path.read_bytes()
+    path.write_bytes(content[:-n_lost])
+    registry = Registry(tmp_path)
+    assert any("was damaged" in line for line in registry.damage_reports)
+    assert [handle.record.name for handle in registry.all()] or registry.n_set_aside
+    registry.close()
