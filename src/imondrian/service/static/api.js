@@ -20,8 +20,8 @@ export const create = (name, configuration) => request("PUT", path(name), { body
 export const change = (name, settings) => request("PATCH", path(name), { body: settings });
 export const incidents = () => request("GET", "incidents?limit=200");
 export const remove = (name) => request("DELETE", path(name));
-export const history = (name, after, key) => request("GET", `${path(name)}/history?after=${after}&limit=2000${keyQuery("&", key)}`);
-export const explainRow = (name, index, key) => request("GET", `${path(name)}/history/${index}${keyQuery("?", key)}`);
+export const history = (name, after, key = null) => request("GET", `${path(name)}/history?after=${after}&limit=2000${keyQuery("&", key)}`);
+export const explainRow = (name, index, key = null) => request("GET", `${path(name)}/history/${index}${keyQuery("?", key)}`);
 export const keys = (name, search, order, limit) => request("GET", `${path(name)}/keys?${new URLSearchParams({ search, order, limit })}`);
 export const scores = (name, points, signal) => request("POST", `${path(name)}/scores`, { body: { points }, signal });
 
