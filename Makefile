@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo check test test-lowest dist bench quality expected soak spark service streams alarms series thresholds onnx reproduce pictures format clean
+.PHONY: demo check test test-lowest dist bench quality expected soak spark service streams alarms series thresholds onnx reproduce pictures docs format clean
 
 demo: $(VENV)/.cli
 	$(BIN)/python examples/demo.py
@@ -29,7 +29,7 @@ test: $(VENV)/.dev
 LOWEST := .venv-lowest
 LOWEST_EXTRAS := experiments onnx pyod serve
 LOWEST_TESTS := tests/engine tests/tables tests/plots tests/report tests/cli tests/service $(filter-out tests/test_river.py \
-	tests/test_public_api.py tests/test_benchmarks.py tests/test_soak.py tests/test_series_benchmark.py,$(wildcard tests/test_*.py))
+	tests/test_public_api.py tests/test_benchmarks.py tests/test_soak.py tests/test_series_benchmark.py tests/test_examples.py tests/test_site.py,$(wildcard tests/test_*.py))
 
 test-lowest: $(LOWEST)/.installed
 	NUMBA_CACHE_DIR=$(abspath $(LOWEST))/kernels $(LOWEST)/bin/python -m pytest -n $(JOBS) --dist worksteal -W default \
@@ -89,15 +89,21 @@ reproduce: $(VENV)/.experiments
 # The screenshots of the service page need Chromium.
 pictures: $(VENV)/.dev
 	$(BIN)/python examples/pictures.py docs/images
+	$(BIN)/python examples/concept_pictures.py docs/images
 	$(BIN)/python examples/page.py docs/images
 	$(BIN)/python examples/series_pictures.py docs/images
+
+# The documentation site, in the folder site. A broken link, anchor or reference is an error (but not with --quiet, which
+# also hides warnings from --strict).
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo
+	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo site
 	find src -name __pycache__ -exec rm -rf {} +
 
 $(VENV)/.base: pyproject.toml
@@ -123,7 +129,7 @@ $(VENV)/.bench: $(VENV)/.base
 	$(BIN)/python benchmarks/install.py
 	touch $@
 
-$(VENV)/.dev $(VENV)/.cli $(VENV)/.experiments $(VENV)/.spark $(VENV)/.serve: $(VENV)/.%: pyproject.toml
+$(VENV)/.dev $(VENV)/.cli $(VENV)/.experiments $(VENV)/.spark $(VENV)/.serve $(VENV)/.docs: $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@

@@ -1,10 +1,16 @@
 """A progress bar appears on a terminal if the work takes more than a second, but not with --quiet."""
 
+import logging
 import os
 import pty
 import select
+import sys
 import time
 
+import pytest
+
+from imondrian.cli.console import Console
+from imondrian.cli.options import ConsoleOptions
 from tests.cli.conftest import TIMEOUT
 
 BAR = b"scoring standard input"
@@ -45,3 +51,16 @@ def test_a_progress_bar_appears_on_a_terminal_and_the_summary_after_it(fitted):
 
 def test_quiet_shows_no_progress_bar(fitted):
     assert shown_on_terminal(fitted, "--quiet", timeout=6) == b""
+
+
+@pytest.mark.parametrize("options", [ConsoleOptions(), ConsoleOptions(quiet=True), ConsoleOptions(as_json=True)])
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_compilation_is_announced_once_on_a_terminal(monkeypatch, capsys, options, is_terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    logger = logging.getLogger("imondrian.compilation")
+    monkeypatch.setattr(logger, "handlers", [])
+    Console(options)
+    for name in ("build", "score"):
+        logger.info("Compiling %s.", name)
+    n_notes = int(is_terminal and not options.quiet and not options.as_json)
+    assert capsys.readouterr().err.count("compiling for this processor") == n_notes

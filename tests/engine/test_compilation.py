@@ -65,6 +65,7 @@ def test_a_changed_constant_recompiles_every_kernel_that_uses_it(tmp_path, has_c
 
 
 SMALL_KERNEL = """
+import logging
 from imondrian.engine.jit import kernel
 
 @kernel
@@ -72,7 +73,13 @@ def doubled(x):
     return 2.0 * x
 
 if __name__ == "__main__":
-    print(doubled(21.0), sum(doubled.stats.cache_hits.values()))
+    messages = []
+    logger = logging.getLogger("imondrian.compilation")
+    logger.setLevel(logging.INFO)
+    logger.addFilter(lambda record: messages.append(record.getMessage()))
+    result, n_hits = doubled(21.0), sum(doubled.stats.cache_hits.values())
+    assert messages == ([] if n_hits else ["Compiling doubled."])
+    print(result, n_hits)
 """
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import math
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -9,6 +10,7 @@ from html.parser import HTMLParser
 from imondrian.models.explanations import ExplainedRow, Reason
 from imondrian.plots import plot_timeline
 from imondrian.report import Picture, Report, write_report
+from imondrian.report.page import _reason
 
 HOSTILE = "<script>alert('x')</script>\"&$title ${a}"
 
@@ -73,3 +75,12 @@ def test_anomalous_rows_are_shown_with_their_explanations():
         assert text in reader.texts
     assert "width:75.0%" in page
     assert "Time" not in reader.texts
+
+
+def test_the_colour_of_a_number_says_whether_it_is_outside_its_expected_range():
+    expected = {("low", 3.0): (4.0, 9.0), ("usual", 5.0): (4.0, 9.0), ("high", 10.0): (4.0, 9.0), ("high", 7.0): None}
+    for (style, value), bounds in expected.items():
+        reason = Reason("amount", value, 0.75, is_high=value > 4.0, expected=bounds)
+        assert f'<div class="bar {style}">' in _reason(reason)
+    assert '<div class="bar category">' in _reason(Reason("town", 1.0, 0.75, is_high=False, text="Rome"))
+    assert '<div class="bar usual">' in _reason(Reason("amount", math.nan, 0.75, is_high=False))

@@ -61,11 +61,11 @@ class LoopbackServer:
         for _ in range(TRIES):
             self.check()
             try:
-                self.request("GET", "/health")
+                if b"starting" not in self.request("GET", "/health")[2]:
+                    return self
             except OSError:
-                time.sleep(0.1)
-            else:
-                return self
+                pass
+            time.sleep(0.1)
         raise AssertionError("the service does not respond")
 
     def connect(self):

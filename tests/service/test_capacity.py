@@ -6,18 +6,23 @@ import inspect
 import json
 import threading
 import time
+import tracemalloc
 
+import numpy as np
 import pytest
 from fastapi import Response
 
+from imondrian import StreamDetector
 from imondrian.service.capacity import ConcurrencyLimit, MemoryBudget, RequestMemory
+from imondrian.service.changes.journal import POINTS, Entry, EntryApplier
+from imondrian.service.changes.replies import reply_to
 from imondrian.service.detectors.read_copy import ReadCopy
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import BodyTooLongError, CapacityError
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.guard import Guard
 from imondrian.service.http.routes import backups, incidents, lifecycle, points, status
-from imondrian.service.limits import MIB, Limits
+from imondrian.service.limits import MIB, PER_SCORED_ROW, Limits
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -105,6 +110,32 @@ def test_a_body_without_a_length_gets_503_when_it_exceeds_the_memory(server):
             for _ in range(8):
                 connection.sendall(b"10000\r\n" + bytes(2**16) + b"\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 503 ")
+
+
+def test_memory_for_the_results_is_reserved_before_points_are_learned(server):
+    body = {"points": [[1, 2]] * 1_700}
+    assert len(json.dumps(body)) * 8 < MIB < PER_SCORED_ROW * 1_700  # enough memory for the body alone
+    status, headers, _ = server.request("POST", "/detectors/a/points", body)
+    assert (status, headers["retry-after"]) == (503, "1")
+    assert json.loads(server.request("GET", "/detectors/a")[2])["n_seen"] == 0
+    assert server.request("POST", "/detectors/a/points", {"points": [[1, 2]] * 1_000})[0] == 200
+    wait_until(lambda: server._server.config.app._memory._n_reserved == 0)
+
+
+def test_the_memory_reserved_for_results_is_sufficient():
+    """Applying an entry and writing its reply; d = 1 has the shortest rows and so the most of them in a body."""
+    detector = StreamDetector(1, **SMALL)
+    points = np.random.default_rng(0).normal(size=(20_000, 1))
+    entry = Entry(1, POINTS, points.tobytes(), None, 0.0)
+    applier = EntryApplier(detector, ["x"])
+    applier.apply([entry._replace(content=points[:100].tobytes())])
+    tracemalloc.start()
+    try:
+        reply_to(POINTS, applier.apply([entry])[0])
+        n_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert n_bytes < PER_SCORED_ROW * len(points)
 
 
 def test_the_number_of_simultaneous_copies_is_limited(server, monkeypatch):

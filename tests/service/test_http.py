@@ -304,6 +304,7 @@ def test_an_invalid_configuration_gets_a_one_line_error_for_any_content_type(ser
 def test_every_response_has_the_security_headers(service):
     for path in (
         "/",
+        "/docs",
         "/static/style.css",
         "/detectors",
         "/detectors/none",
@@ -514,7 +515,8 @@ def test_only_health_and_the_page_are_public_without_the_token(guarded):
             assert (status, headers["www-authenticate"]) == (401, "Bearer"), (path, content)
         for method in ("GET", "HEAD"):
             assert guarded.request(method, "/health", headers=headers_sent)[0] == 200
-        assert guarded.request("GET", "/", headers=headers_sent)[0] == 200
+        for path in ("/", "/docs"):
+            assert guarded.request("GET", path, headers=headers_sent)[0] == 200
 
 
 def test_no_response_redirects_to_the_host_header(guarded):

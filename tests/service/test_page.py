@@ -187,9 +187,26 @@ def test_without_detectors_the_page_explains_how_to_create_one(own_service, own_
     assert "curl -X PUT" in own_page.inner_text("#empty-example")
 
 
+def test_the_page_of_routes_lists_every_route_and_links_to_the_description(own_service, own_page, tolerated):
+    tolerated.append("401")
+    service = own_service(token=TOKEN)
+    own_page.goto(service.address + "/docs")
+    own_page.wait_for_selector("#token-dialog[open]")
+    own_page.fill("#token", TOKEN)
+    own_page.click("#token-ok")
+    own_page.wait_for_selector("#routes summary")
+    api = json.loads(service.request("GET", "/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"})[2])
+    expected = [f"{method.upper()} {path}" for path, operations in api["paths"].items() for method in operations]
+    assert own_page.locator("#routes summary").all_inner_texts() == expected
+    assert own_page.get_attribute("#description", "href") == "openapi.json"
+    own_page.click("#routes summary")
+    assert "Names of the features" in own_page.inner_text("#routes details[open]")
+
+
 def test_the_form_creates_a_detector(service, page):
     page.goto(service.address)
-    if not page.is_visible("#new-name"):
+    page.wait_for_function("document.querySelector('#detectors a') || document.querySelector('#new').open")
+    if not page.is_visible("#new-name"):  # the page opens the form itself if there is no detector
         page.click("#new > summary")
     page.fill("#new-name", "made")
     page.fill("#new-features", "temperature, pressure\nflow")

@@ -16,7 +16,8 @@ from imondrian.base.errors import DamagedFileError, ImondrianError, InvalidInput
 from imondrian.model_files import to_bytes
 from imondrian.models import storage
 from imondrian.models.storage import read_header
-from imondrian.service.capacity import MemoryBudget
+from imondrian.service.capacity import MemoryBudget, RequestMemory
+from imondrian.service.changes import journal
 from imondrian.service.changes.configuration import DEFAULTS, DetectorSize, checked_size, memory_bytes_of, new_detector
 from imondrian.service.client import ServiceError
 from imondrian.service.detectors import uploads
@@ -326,10 +327,14 @@ def test_reading_a_model_reserves_the_memory_that_its_header_describes(tmp_path,
         status, headers, _ = server.request("PUT", f"/detectors/{name}/model", content)
         assert (status, headers["retry-after"]) == (503, "1")
         memory.release(Limits().memory_bytes - 4 * len(content))
-        read = uploads._read
-        monkeypatch.setattr(uploads, "_read", lambda content: (reserved.append(memory._n_reserved), read(content))[1])
+        read = journal.detector_from
+        for module in (uploads, journal):  # while it is checked, and while the worker replaces its detector
+            monkeypatch.setattr(
+                module, "detector_from", lambda content: (reserved.append(memory._n_reserved), read(content))[1]
+            )
         assert put(server, name, content)[0] in {200, 201}
-        assert n_bytes <= reserved[0] <= n_bytes + 3 * len(content)
+        assert len(reserved) == 2
+        assert all(n_bytes <= n_reserved <= n_bytes + 3 * len(content) for n_reserved in reserved)
         wait_until(lambda: memory._n_reserved == 0)
 
 
@@ -337,8 +342,8 @@ def test_the_largest_model_can_be_read_while_no_other_memory_is_reserved():
     limits = Limits()
     memory = MemoryBudget(limits.memory_bytes)
     memory.reserve(3 * limits.model_bytes)
-    with uploads._reserved(memory, limits.detector_bytes, limits.model_bytes, limits):
-        assert memory._n_reserved == limits.memory_bytes
+    uploads._reserve(RequestMemory(memory), limits.detector_bytes, limits.model_bytes, limits)
+    assert memory._n_reserved == limits.memory_bytes
 
 
 @pytest.mark.parametrize("n_shown", [2**52 + 8, 2**53 - 8])

@@ -31,7 +31,7 @@ class IncidentRules(NamedTuple):
     threshold: single alarms just above the threshold are to be expected, one in a thousand rows by default. It goes on
     while alarms are at most `gap` rows apart, and closes after `gap` rows without one.
 
-    Parameters
+    Attributes
     ----------
     gap : int, default=64
         Largest distance between two alarms of an incident, in rows.
@@ -156,7 +156,7 @@ class Incident(NamedTuple):
     number: int  # from 0, in the order of opening
     first: int  # index of the first alarm
     last: int  # index of the last alarm so far
-    n_alarms: int
+    n_alarms: int  # number of alarms so far
     opened: int  # index of the row at which it opened
     closed: int | None  # index of the row at which it closed; None while it is open
     peak: int  # index of the alarm with the highest surprise

@@ -1,6 +1,7 @@
 """Console output: results on standard output, notes and progress on standard error."""
 
 import json
+import logging
 import os
 import sys
 import threading
@@ -10,6 +11,7 @@ from typing import Any, TextIO
 
 from imondrian.cli.options import ConsoleOptions
 
+_COMPILATION = "imondrian.compilation"  # the logger of the engine for kernels that are compiled
 _BAR_DELAY = 1.0  # seconds before a progress bar appears
 _WIDTH = 160  # of lines that are not written to a terminal
 Progress = Callable[[float], None]  # called with the share of the work that is done
@@ -21,6 +23,8 @@ class Console:
     def __init__(self, options: ConsoleOptions, output: str | None = None) -> None:
         self._options = options
         self._results = sys.stderr if output == "-" else sys.stdout
+        if sys.stderr.isatty() and not options.quiet and not options.as_json:
+            _announce_compilation()
 
     def note(self, text: str) -> None:
         """Print a note for a person; nothing with --quiet or --json."""
@@ -62,6 +66,21 @@ def print_to_stderr(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         discard_output(sys.stderr)
+
+
+class _CompilationNote(logging.Handler):
+    """Prints one line when the first kernel is compiled, which takes a while."""
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        logging.getLogger(_COMPILATION).removeHandler(self)
+        print_to_stderr("compiling for this processor; only necessary after an installation or an upgrade ...")
+
+
+def _announce_compilation() -> None:
+    """Print a note when a kernel is compiled, so that a person at a terminal knows why the command takes longer."""
+    logger = logging.getLogger(_COMPILATION)
+    logger.addHandler(_CompilationNote())
+    logger.setLevel(logging.INFO)
 
 
 def discard_output(stream: TextIO) -> None:

@@ -22,6 +22,7 @@ from imondrian.base.locking import hold_during_forks
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 _LOG = logging.getLogger(__name__)
+_COMPILATION_LOG = logging.getLogger("imondrian.compilation")  # one message before each kernel is compiled
 _compile: Any = numba.njit
 _OPTIONS = {"no_cfunc_wrapper": True, "error_model": "numpy"}
 _HELPER_OPTIONS = _OPTIONS | {"forceinline": True, "no_cpython_wrapper": True}
@@ -100,13 +101,16 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the cached code for a signature; None if there is none or it is damaged."""
+        code = None
         try:
-            return super().load_overload(sig, target_context)
+            code = super().load_overload(sig, target_context)
         except Exception as error:  # noqa: BLE001 (reading damaged pickles may raise any error)
             _LOG.info(
                 "The cached code of %s cannot be read, and is compiled again: %r", self._py_func.__qualname__, error
             )
-            return None
+        if code is None:
+            _COMPILATION_LOG.info("Compiling %s.", self._py_func.__qualname__)
+        return code
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save compiled code, and replace a damaged index; if that fails, the code works without being cached."""

@@ -71,6 +71,12 @@ class Reason(NamedTuple):
         return "high" if self.is_high else "low"
 
     @property
+    def unusual_side(self) -> Literal["high", "low", ""]:
+        """The side, but "" if the number lies in its expected range."""
+        is_expected = self.expected is not None and self.expected[0] <= self.value <= self.expected[1]
+        return "" if is_expected else self.side
+
+    @property
     def value_text(self) -> str:
         """The category, or the number as text with six significant digits; an integer with all its digits."""
         return self._value_text("")
@@ -83,9 +89,8 @@ class Reason(NamedTuple):
         if self.expected is None:
             return self.side
         low, high = self.expected
-        side = "" if low <= self.value <= high else self.side
         at = "" if self.view is None else _AT[self.view]
-        return "; ".join(filter(None, [side, f"expected {_range_text(low, high, self.value)}{at}"]))
+        return "; ".join(filter(None, [self.unusual_side, f"expected {_range_text(low, high, self.value)}{at}"]))
 
     def __str__(self) -> str:
         value = self._value_text(",")

@@ -17,8 +17,8 @@ from imondrian.plots import write_figure
 _HIGHEST = Template("""\
 <section>
 <h2>Rows with the highest scores</h2>
-<p>Each bar shows a feature's share of the row's score; its colour shows whether it is a number that is
-high or low, or a category.
+<p>Each bar shows a feature's share of the row's score. Its colour shows whether the value is a number that is
+higher or lower than expected, one in the expected range (grey), or a category.
 A surprise of 3 means that about one in 1,000 ordinary rows has a score as high. Rows are counted from 1.</p>
 <div class="scroll"><table>
 <thead><tr><th class="number">Row</th>$heads<th class="number">Score</th><th class="number">Surprise</th>
@@ -121,17 +121,19 @@ def _key_figure(name: str, value: str) -> str:
 
 
 def _row(row: ExplainedRow, shown: list[str]) -> str:
-    cells = "".join(f'<td class="shown">{escape(getattr(row, name) or "")}</td>' for name in shown)
+    cells = "".join(
+        f'<td class="shown" data-name="{name.capitalize()}">{escape(getattr(row, name) or "")}</td>' for name in shown
+    )
     style = ' class="number anomaly"' if row.is_anomaly else ' class="number"'
     reasons = "".join(_reason(reason) for reason in row.explanation)
     return (
-        f'<tr><td class="number">{row.row}</td>{cells}<td{style}>{row.score:.3f}</td>'
-        f"<td{style}>{row.surprise:.1f}</td><td>{reasons}</td></tr>"
+        f'<tr><td class="number" data-name="Row">{row.row}</td>{cells}<td{style} data-name="Score">{row.score:.3f}</td>'
+        f'<td{style} data-name="Surprise">{row.surprise:.1f}</td><td>{reasons}</td></tr>'
     )
 
 
 def _reason(reason: Reason) -> str:
-    style = reason.side or "category"
+    style = "category" if reason.text is not None else reason.unusual_side or "usual"
     bar = f'<div class="bar {style}"><i style="width:{100 * reason.share:.1f}%"></i></div>'
     return (
         f'<div class="reason"><span>{escape(reason.feature or NO_NAME)}</span><span>{escape(reason.value_text)}</span>'

@@ -5,6 +5,7 @@ from typing import NamedTuple
 KIB, MIB = 2**10, 2**20
 N_EVENTS_KEPT = 10_000  # openings and closings of incidents; the oldest are deleted, even if not delivered
 PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
+PER_SCORED_ROW = 640  # memory reserved per point that is learned: its result, as objects and as JSON
 
 
 class Limits(NamedTuple):
@@ -66,7 +67,7 @@ class Retention(NamedTuple):
 
     points_between_snapshots: int = 50_000
     bytes_between_snapshots: int = 64 * MIB
-    requests_between_snapshots: int = 5_000  # without points; replaying them takes less than a second
+    requests_between_snapshots: int = 5_000  # that learn no points
     replies: int = 10_000  # to requests with an id
     reply_bytes: int = 64 * MIB
     history: int = 2_000  # rows for the page, in memory

@@ -7,7 +7,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +23,7 @@ from imondrian.service.http.asgi import create_app
 from imondrian.service.http.connections import Connections
 from imondrian.service.http.guard import is_loopback
 from imondrian.service.limits import ConnectionLimits
+from imondrian.service.startup import StartingApp, compile_kernels
 from imondrian.service.storage.sqlite import is_open_to_others, mode_of
 
 if sys.platform != "win32":  # Windows has no limit on file descriptors
@@ -69,20 +72,13 @@ def serve(
         )
     limits = fit_descriptor_limit(ConnectionLimits())
     with _listen(host, port, limits.backlog) as listener:
-        registry = Registry(folder, receivers=receivers)
-        for warning in [*_warnings(token_file, secret_file, limits), *registry.damage_reports, *registry.problems()]:
+        for warning in _warnings(token_file, secret_file, limits):
             _print(warning)
-        server = uvicorn.Server(uvicorn_config(create_app(registry, token), limits, log_level="warning"))
-        _end_on_signals(server)
         address = f"[{host}]" if ":" in host else host
-        n_detectors = len(registry.all())
         for receiver in receivers:
             _print(f"incidents are reported to {receiver.label}")
-        _print(
-            f"serving {n_detectors} detector{'s' * (n_detectors != 1)}, stored in {folder}, at"
-            f" http://{address}:{listener.getsockname()[1]} (Ctrl+C to stop)"
-        )
-        _run(server, listener)
+        where = f"stored in {folder}, at http://{address}:{listener.getsockname()[1]} (Ctrl+C to stop)"
+        _run(partial(Registry, folder, receivers=receivers), token, where, listener, limits)
 
 
 def read_token(path: Path | None) -> str | None:
@@ -146,6 +142,62 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
     return listener
 
 
+class _Progress:
+    """What the service is doing before it is ready, and since when."""
+
+    def __init__(self) -> None:
+        self._start, self._doing = time.monotonic(), "starting"
+
+    def set(self, doing: str) -> None:
+        """Set what the service is doing now."""
+        self._doing = doing
+
+    def print(self) -> None:
+        _print(f"{self._doing} ({time.monotonic() - self._start:.0f} s since the start)")
+
+
+def _run(
+    open_registry: Callable[..., Registry],
+    token: str | None,
+    where: str,
+    listener: socket.socket,
+    limits: ConnectionLimits,
+) -> None:
+    """Serve until a signal arrives; the detectors are recovered while requests already get a response."""
+    lines, progress = list[str](), _Progress()
+
+    def make() -> ASGIApp:
+        registry = open_registry(report=progress.set)
+        progress.set("compiling, which is only necessary after an installation or an upgrade")
+        compile_kernels()
+        n_detectors = len(registry.all())
+        serving = f"serving {n_detectors} detector{'s' * (n_detectors != 1)}, {where}"
+        lines.extend([*registry.damage_reports, *registry.problems(), serving])
+        return create_app(registry, token)
+
+    def on_ready() -> None:
+        for line in lines:
+            _print(line)
+        gc.collect()
+        gc.freeze()  # modules and compiled kernels are permanent: scanning them would stop all threads for 100 ms
+
+    def on_failure() -> None:
+        server.should_exit = True
+
+    app = StartingApp(make, progress.print, on_ready, on_failure)
+    server = uvicorn.Server(uvicorn_config(app, limits, log_level="warning"))
+    _end_on_signals(server)
+    repeats = add_repeat_filter()
+    server.run([listener])
+    for line in repeats.suppressed():
+        _print(line)
+    if app.error is not None:
+        raise app.error
+    if threading.active_count() > 1:  # threads still work for disconnected clients; all data is on the disk
+        sys.stderr.flush()
+        os._exit(0)
+
+
 def _end_on_signals(server: uvicorn.Server) -> None:
     """Make the server remember shutdown signals, even before it runs and after it has ended.
 
@@ -154,18 +206,6 @@ def _end_on_signals(server: uvicorn.Server) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, server.handle_exit)
-
-
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    repeats = add_repeat_filter()
-    gc.collect()
-    gc.freeze()  # modules and compiled kernels are permanent: scanning them would stop all threads for 100 ms
-    server.run([listener])
-    for line in repeats.suppressed():
-        _print(line)
-    if threading.active_count() > 1:  # threads still work for disconnected clients; all data is on the disk
-        sys.stderr.flush()
-        os._exit(0)
 
 
 def uvicorn_config(app: ASGIApp, limits: ConnectionLimits, **settings: Any) -> uvicorn.Config:

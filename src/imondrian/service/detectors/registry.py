@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from imondrian.base.errors import ImondrianError
-from imondrian.service.capacity import MemoryBudget
+from imondrian.service.capacity import RequestMemory
 from imondrian.service.changes.configuration import (
     checked_configuration,
     checked_name,
@@ -72,6 +72,8 @@ class Registry:
         How much is stored for each detector.
     receivers : sequence of Receiver, optional
         Who is notified of incidents.
+    report : callable, optional
+        Called with a text for users before each detector is recovered.
 
     Attributes
     ----------
@@ -91,6 +93,7 @@ class Registry:
         limits: Limits | None = None,
         retention: Retention | None = None,
         receivers: Sequence[Receiver] = (),
+        report: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self.limits, self.retention = limits or Limits(), retention or Retention()
         store = Store(folder)
@@ -98,7 +101,7 @@ class Registry:
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         try:
             use_receivers(store, receivers)
-            self._recover(store)
+            self._recover(store, report)
         except BaseException:
             store.close()
             raise
@@ -161,7 +164,7 @@ class Registry:
         return any(is_same_detector(each, configuration) for each in same)
 
     def restore(
-        self, name: str, content: bytes, request: str | None, memory: MemoryBudget | None = None
+        self, name: str, content: bytes, request: str | None, memory: RequestMemory | None = None
     ) -> tuple[DetectorHandle, bool]:
         """Create a detector from a model file, and return it and True; or an existing one, unchanged, and False."""
         checked_request_id(request, self.limits)
@@ -237,11 +240,12 @@ class Registry:
 
     # -- recovery -----------------------------------------------------------------------------------------------
 
-    def _recover(self, store: Store) -> None:
+    def _recover(self, store: Store, report: Callable[[str], None]) -> None:
         """Recover all detectors, before the writer starts; set aside those that cannot be recovered."""
         found, detectors = [], store.detectors()
         names = {name for _, name in detectors}
-        for id_, name in detectors:
+        for i, (id_, name) in enumerate(detectors, 1):
+            report(f"recovering detector {i} of {len(detectors)}, {name!r:.100}")
             with self._set_aside_on_error(id_, self._usable_name(id_, name, names)):
                 self._check_stored_name(name)
                 record, state, problems = recover(store, id_, self.limits, self.retention)

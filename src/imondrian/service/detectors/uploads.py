@@ -2,7 +2,6 @@
 
 import io
 import json
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from imondrian.base.errors import InvalidInputError
@@ -10,7 +9,7 @@ from imondrian.engine.nodes import MAX_POINTS
 from imondrian.forest.inputs import as_count
 from imondrian.model_files import EXTRA
 from imondrian.models.storage import damaged_file_errors, read_header
-from imondrian.service.capacity import MemoryBudget
+from imondrian.service.capacity import RequestMemory
 from imondrian.service.changes.configuration import (
     DEFAULTS,
     DetectorSize,
@@ -35,7 +34,7 @@ _MAX_COUNT = 2**52  # rows seen or points shown, so that no counter of the detec
 
 
 def check_model(
-    content: bytes, configuration: dict[str, Any], limits: Limits, memory: MemoryBudget | None = None
+    content: bytes, configuration: dict[str, Any], limits: Limits, memory: RequestMemory | None = None
 ) -> None:
     """Raise if a model file is damaged, needs too much memory, or does not match the configuration.
 
@@ -49,14 +48,14 @@ def check_model(
         The configuration of the detector that the model would replace.
     limits : Limits
         The limits of detectors.
-    memory : MemoryBudget, optional
-        The budget in which the memory for reading the file is reserved.
+    memory : RequestMemory, optional
+        Where the memory for the new detector is reserved, until the request ends: the worker reads the file again.
     """
     size = size_in_model(content)
     n_bytes = checked_size(size, limits)
     _check_equal(size._asdict(), size_of(configuration)._asdict())
-    with _reserved(memory, n_bytes, len(content), limits):
-        _check_matches(_read(content), configuration)
+    _reserve(memory, n_bytes, len(content), limits)
+    _check_matches(_read(content), configuration)
 
 
 def with_service_settings(configuration: dict[str, Any]) -> dict[str, Any]:
@@ -73,15 +72,13 @@ def _service_settings_in(content: bytes) -> dict[str, Any]:
     )
 
 
-def configuration_in(content: bytes, limits: Limits, memory: MemoryBudget | None = None) -> dict[str, Any]:
+def configuration_in(content: bytes, limits: Limits, memory: RequestMemory | None = None) -> dict[str, Any]:
     """Return the checked configuration of the detector in a model file; unnamed features are called x0, x1, ..."""
-    with _reserved(memory, checked_size(size_in_model(content), limits), len(content), limits):
-        return _configuration_of(_read(content), _service_settings_in(content), limits)
+    _reserve(memory, checked_size(size_in_model(content), limits), len(content), limits)
+    return _configuration_of(_read(content), _service_settings_in(content), limits)
 
 
-def _reserved(
-    memory: MemoryBudget | None, n_bytes: int, n_file_bytes: int, limits: Limits
-) -> AbstractContextManager[None]:
+def _reserve(memory: RequestMemory | None, n_bytes: int, n_file_bytes: int, limits: Limits) -> None:
     """Reserve memory for the detector in a file, in addition to what is reserved for the file itself.
 
     At most the whole budget is reserved, so that the largest model can be read if no other request uses memory.
@@ -89,7 +86,8 @@ def _reserved(
     n_more = min(
         n_bytes - (PER_BYTE_OF_MODELS - 1) * n_file_bytes, limits.memory_bytes - PER_BYTE_OF_MODELS * n_file_bytes
     )
-    return nullcontext() if memory is None or n_more <= 0 else memory.reserved(n_more)
+    if memory is not None and n_more > 0:
+        memory.reserve(n_more)
 
 
 def _configuration_of(detector: StreamDetector, settings: dict[str, Any], limits: Limits) -> dict[str, Any]:

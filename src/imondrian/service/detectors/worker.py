@@ -404,12 +404,15 @@ class DetectorWorker:
 
         They are stored with the next snapshot; until then they can be reproduced from the journal.
         """
-        replies: list[Reply] = []
-        with self._condition:
-            for entry, outcome in zip(entries, outcomes, strict=True):
-                replies.append(reply_to(entry.kind, outcome))
-                if entry.request is not None:
-                    self._replies.add(saved_reply_to(entry, entry.request, replies[-1]))
+        replies = [reply_to(entry.kind, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
+        saved = [
+            saved_reply_to(entry, entry.request, reply)
+            for entry, reply in zip(entries, replies, strict=True)
+            if entry.request is not None
+        ]
+        with self._condition:  # only now: the event loop waits for this lock when it queues a request
+            for reply in saved:
+                self._replies.add(reply)
         return replies
 
     def _refuse(self, jobs: list[Job], error: BaseException | None) -> None:

@@ -15,7 +15,7 @@ from imondrian.service.capacity import MemoryBudget, RequestMemory
 from imondrian.service.errors import BodyTooLongError, CapacityError
 from imondrian.service.limits import KIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
 
-_PUBLIC = ("/health", "/")
+_PUBLIC = ("/health", "/", "/docs")
 _STATIC = "/static/"
 _WITH_POINTS = {"POST": {"points", "scores", "explanations"}, "DELETE": {"points"}}  # ends of paths
 _SMALL_BODY, _SMALL_RESPONSE = 16 * KIB, 64 * KIB  # no memory is reserved up to these sizes
@@ -60,6 +60,7 @@ class Guard:
             await refusal(scope, receive, _ResponseSender(send, RequestMemory(self._memory)))
             return
         memory, length = RequestMemory(self._memory), int(headers.get(b"content-length", b"0"))
+        scope["state"]["memory"] = memory
         sender = _ResponseSender(send, memory, _reservation(scope, memory))
         try:
             if length > _SMALL_BODY:

@@ -443,5 +443,5 @@ REQUEST_ID = {
 class Health(BaseModel):
     """The health of the service."""
 
-    status: Literal["ok", "failing"]
+    status: Literal["starting", "ok", "failing"]
     problems: list[str]

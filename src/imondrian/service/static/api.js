@@ -14,6 +14,7 @@ export class ApiError extends Error {
   }
 }
 
+export const description = () => request("GET", "openapi.json");
 export const detectors = () => request("GET", "detectors");
 export const create = (name, configuration) => request("PUT", path(name), { body: configuration });
 export const change = (name, settings) => request("PATCH", path(name), { body: settings });

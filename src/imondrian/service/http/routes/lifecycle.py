@@ -146,7 +146,7 @@ async def restore(request: Request, name: Name) -> Response:
     A new detector has the configuration of the file; features without names are called x0, x1 and so on.
     """
     registry, content, request_id = registry_of(request), await request.body(), request.headers.get("idempotency-key")
-    memory = request.app.state.memory
+    memory = request.state.memory
     async with create_slot(request):
         handle, is_new = await run_in_threadpool(registry.restore, name, content, request_id, memory)
         if not is_new:

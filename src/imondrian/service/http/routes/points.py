@@ -29,10 +29,11 @@ from imondrian.service.http.routes.common import (
     read_slot,
     registry_of,
 )
-from imondrian.service.limits import Retention
+from imondrian.service.limits import PER_SCORED_ROW, Retention
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
 history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
+_FEW_POINTS = 100  # no memory is reserved for the results of so few
 _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 
@@ -69,6 +70,8 @@ async def learn(request: Request, name: Name) -> Response:
     """
     handle = handle_of(request, name)
     rows = await _rows(request, handle, _max_points(request), is_change=True)
+    if len(rows.points) > _FEW_POINTS:
+        request.state.memory.reserve(PER_SCORED_ROW * len(rows.points))  # now: a change is never refused later
     return await _change(request, handle, *entry_of_points(rows), len(rows.points))
 
 

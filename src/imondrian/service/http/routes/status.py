@@ -39,6 +39,12 @@ async def page(request: Request) -> Response:
     return await run_in_threadpool(_file, "index.html", request)
 
 
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """Return the page that lists all routes."""
+    return await run_in_threadpool(_file, "docs.html", request)
+
+
 @router.get("/static/{name}", include_in_schema=False)
 async def static(name: str, request: Request) -> Response:
     """Return a file of the page."""
