@@ -239,7 +239,7 @@ class Fleet:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The settings of the detectors, with "preset" replaced by the values of the preset."""
+        """The settings of the detectors, with every value "preset" replaced by the value from the preset."""
         return {name: value for name, value in self._parameters.items() if name not in _FIXED_SETTINGS}
 
     @property
