@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 
 import joblib
 import numpy as np
@@ -132,3 +133,17 @@ def test_a_pickle_of_another_version_raises_a_clear_error():
     for kind in (MondrianForest, StreamDetector):
         with pytest.raises(ValueError, match="another version of imondrian"):
             kind.__new__(kind).__setstate__({"_trees": None})
+
+
+@pytest.mark.parametrize("n_features", [10**7, 2**31 - 2])
+def test_notes_that_describe_more_features_than_the_forest_has_cost_nothing(n_features):
+    model = detector()
+    notes = model.notes()
+    notes["parameters"] = {**notes["parameters"], "n_features": n_features, "missing": "indicator"}
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="but the forest has 20 features"):
+            StreamDetector.from_notes(model.forest, notes)
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()

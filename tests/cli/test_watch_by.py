@@ -448,3 +448,18 @@ def test_sizes_are_parsed(text, n_bytes):
 def test_other_sizes_are_errors(text):
     with pytest.raises(InvalidInputError, match="--max-memory must be a number and KB, MB, GB or TB"):
         parse_bytes(text, "--max-memory")
+
+
+def test_a_store_without_a_fleet_is_used_for_a_new_one(shell):
+    """A run that is killed before its first save leaves such a file."""
+    Fleet(1, store=shell.folder / "fleet.imf", **SMALL).close()
+    shell.write("data.csv", "host,load\n" + "".join(f"a,{i % 5}\n" for i in range(20)))
+    done = shell.run("watch", "data.csv", "--by", "host", "--model", "fleet.imf", *SETTINGS)
+    assert "ended before it saved" in done.stderr
+    assert Fleet.load(shell.folder / "fleet.imf").n_rows == 20
+
+
+@pytest.mark.parametrize("options", [(), ("--by", "x"), ("--time", "x")])
+def test_half_of_a_surrogate_pair_in_the_first_row_is_text(shell, options):
+    rows = '{"x": "\\ud800", "y": 1}\n{"x": "b", "y": 1}\n'
+    assert len(lines_of(shell.run("watch", *options, *SETTINGS, stdin=rows).stdout)) == 2

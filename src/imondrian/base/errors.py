@@ -23,6 +23,10 @@ class DamagedFileError(ImondrianError, ValueError):
     """A model, data or result file is truncated, altered or of another kind. Nothing was loaded."""
 
 
+class NothingSavedError(DamagedFileError):
+    """The store of a fleet has no fleet: the process that created it ended before it saved."""
+
+
 class BusyError(ImondrianError, RuntimeError):
     """A signal handler called a method while another call of the same object was running. Nothing was changed."""
 

@@ -7,14 +7,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from imondrian.base.categories import category_code
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.rows.named_rows import CodedRows
 from imondrian.stream.detector import StreamDetector
-from imondrian.tables.cells import shown
+from imondrian.tables.cells import as_cell, shown
 from imondrian.tables.dates import recognise_dates
 from imondrian.tables.feature_columns import result_names
 from imondrian.tables.line_records import Values, category_in, is_missing, is_number, number_in, numbers_or_none
@@ -156,7 +155,7 @@ def _why_not_feature(value: Any) -> str:
         return "neither a number nor text"
     if not isinstance(value, str) or not _is_category(value):
         return ""
-    cell = pl.Series([value.strip()])
+    cell = as_cell(value)
     if recognise_dates(cell) is not None:
         return "a date or time"
     if recognise_format(cell) is not None:

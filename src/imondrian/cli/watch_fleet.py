@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from imondrian.base.errors import ImondrianError, InvalidInputError
+from imondrian.base.errors import ImondrianError, InvalidInputError, NothingSavedError
 from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console
 from imondrian.cli.option_checks import parse_bytes
@@ -173,6 +173,9 @@ class WatchFleet:
             raise InvalidInputError(f"{path} was saved without --by: leave out --by, or choose another model file.")
         try:
             fleet = Fleet.load(path, max_bytes=self._max_bytes, n_jobs=self._options.jobs)
+        except NothingSavedError:
+            console.note(f"{path}: the run that created it ended before it saved: a new fleet is created.")
+            return None
         except ImondrianError as error:
             raise self._without_parameter_name(error) from None
         try:

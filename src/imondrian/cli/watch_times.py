@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from imondrian.base.durations import in_words
 from imondrian.base.errors import InvalidInputError
@@ -11,7 +10,7 @@ from imondrian.cli.console import Console
 from imondrian.cli.watch_incidents import TimeValue, as_time
 from imondrian.engine.jit import Array
 from imondrian.stream.series_views import TimeCounts
-from imondrian.tables.cells import shown
+from imondrian.tables.cells import as_cell, shown
 from imondrian.tables.dates import recognise_dates
 from imondrian.tables.line_records import Values, is_missing
 from imondrian.tables.row_seconds import TimeFormat, is_time_format, time_format_of
@@ -124,7 +123,7 @@ class WatchTimes:
 
 
 def _is_date(value: Any) -> bool:
-    found = recognise_dates(pl.Series([value.strip()])) if isinstance(value, str) else None
+    found = recognise_dates(as_cell(value)) if isinstance(value, str) else None
     return found is not None and found.has_date
 
 

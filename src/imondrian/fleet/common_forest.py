@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.engine.jit import Array
 from imondrian.engine.window import step_length
 from imondrian.fleet.blocks import KeyedBlock
+from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.models import storage
 from imondrian.stream.detector import StreamDetector
 
@@ -24,6 +26,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio: it
 _SAMPLED = np.uint64(2**64 // 64)  # one in 64 rows is sampled
 _MIN_POINTS = 16  # of a key, before its mean and standard deviation can be used
 _N_TREES, _WINDOW, _MAX_SAMPLES = 32, 2048, 256
+_NAME = "the common forest of the store"
+_MAX_DEVIATION = 1e100  # in standard deviations: squares of larger ones could overflow
 
 
 class _CommonScores(NamedTuple):
@@ -149,18 +153,31 @@ class CommonForest:
         storage.write(forest, file, {"detector": notes, "waiting": self._collected.rows.tolist()})
         return file.getvalue()
 
-    def restore(self, content: bytes, n_rows: int) -> None:
-        """Restore what `to_bytes` returned after n_rows rows of the fleet; raise DamagedFileError if it is damaged."""
-        name = "the common forest of the store"
-        forest, notes = storage.read(BytesIO(content), name)
-        with storage.damaged_file_errors(name):
+    def restore(self, forest: MondrianForest, notes: dict[str, Any], n_rows: int) -> None:
+        """Restore what `read` returned after n_rows rows of the fleet; raise DamagedFileError if it is damaged."""
+        with storage.damaged_file_errors(_NAME):
             detector = StreamDetector.from_notes(forest, notes["detector"])
             rows = np.array(notes["waiting"], np.float64).reshape(-1, self._collected.rows.shape[1])
             if detector.parameters | {"threshold": 0} != self._detector.parameters | {"threshold": 0}:
                 raise ValueError("its parameters are not those of the fleet.")
-            if len(rows) > EPOCH or not np.isfinite(rows).all():
+            if len(rows) > EPOCH or not (np.abs(rows) <= _MAX_DEVIATION).all():
                 raise ValueError("its collected rows are impossible.")
         self._detector, self._collected = detector, _Collected(n_rows, rows, detector.n_seen)
+
+
+def read(content: bytes, n_features: Any) -> tuple[MondrianForest, dict[str, Any]]:
+    """Return the forest that `CommonForest.to_bytes` wrote, and its notes, before a fleet of this size is created.
+
+    Raises
+    ------
+    DamagedFileError
+        If the forest is damaged or has another number of features. A forest cannot be much larger than its file, so
+        neither is the fleet.
+    """
+    forest, notes = storage.read(BytesIO(content), _NAME)
+    if type(n_features) is not int or forest.n_features != n_features:
+        raise DamagedFileError(f"{_NAME} has {forest.n_features} features, but the fleet has {n_features!r:.50}.")
+    return forest, notes
 
 
 def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
@@ -178,6 +195,7 @@ def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
     window : int
         Length of the windows.
     """
+    deviations = np.clip(deviations, -_MAX_DEVIATION, _MAX_DEVIATION)
     n = np.minimum(_last_step(n_points, window), window).astype(np.float64)[:, None]
     freedom = np.maximum(n - 1.0, 1.0)
     t_squared = deviations**2 * (freedom / (n + 1.0))

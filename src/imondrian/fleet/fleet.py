@@ -22,13 +22,13 @@ from imondrian.base.defaults import (
     resolved_for_stream,
     with_stream_preset,
 )
-from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
+from imondrian.base.errors import DamagedFileError, InvalidInputError, NothingSavedError, StoreError
 from imondrian.base.locking import new_locks, read_locked, write_locked
 from imondrian.base.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_COUNT
 from imondrian.engine.threads import Threads
-from imondrian.fleet import common_state
+from imondrian.fleet import common_forest, common_state
 from imondrian.fleet.blocks import KeyedBlock, Limits, block_end, plan_block
 from imondrian.fleet.common_forest import CommonForest
 from imondrian.fleet.common_state import CommonState
@@ -48,7 +48,7 @@ from imondrian.fleet.shards import DetectorSize, Shards
 from imondrian.fleet.single_detectors import new_window, stream_detector, window_of
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.forest_parameters import checked_n_jobs, checked_scale
-from imondrian.forest.inputs import as_count
+from imondrian.forest.inputs import as_count, unchanged
 from imondrian.forest.samplers import Window
 from imondrian.forest.scales import new_scale
 from imondrian.rows.named_rows import RowConverter, rows_in_memory
@@ -485,7 +485,7 @@ class Fleet:
         try:
             state = store.common_state()
             if state is None:
-                raise DamagedFileError(f"{os.fspath(path)}: no fleet was saved there.")  # noqa: TRY301
+                raise NothingSavedError(f"{os.fspath(path)}: no fleet was saved there.")  # noqa: TRY301
             fleet._restore(state, max_bytes, n_jobs, os.fspath(path))  # noqa: SLF001
         except BaseException:
             store.close()
@@ -641,6 +641,7 @@ class Fleet:
     def _restore(self, state: CommonState, max_bytes: int | None, n_jobs: int, source: str) -> None:
         """Initialize a fleet without keys from a common state; raise DamagedFileError if it is damaged."""
         parameters, names = state.parameters | {"n_jobs": n_jobs}, state.names
+        forest, notes = common_forest.read(state.forest, parameters.get("n_features"))
         try:
             self._set(parameters, borrow=state.borrow, max_bytes=None)
             if names is not None:
@@ -651,7 +652,7 @@ class Fleet:
         self._set(parameters, borrow=state.borrow, max_bytes=max_bytes)  # separately: a wrong max_bytes is not damage
         self._records, self._table.n_dropped = _Records(state.n_rows, names), state.n_dropped
         self._incidents, self._extra = LatestIncidents(state.incidents), json.dumps(state.extra)
-        self._common.restore(state.forest, state.n_rows)
+        self._common.restore(forest, notes, state.n_rows)
 
     # -- internal -----------------------------------------------------------------------------------------------------
 
@@ -691,11 +692,11 @@ class Fleet:
         if self._records.n_rows + len(keys) > MAX_COUNT:
             raise InvalidInputError(f"The fleet can count at most {MAX_COUNT} rows.")
         if self._parameters["on_error"] == "raise":
-            points = converter.points(X).copy()
+            points = unchanged(converter.points(X).copy())
         else:
             usable, is_usable = converter.usable_points(X)
             points = np.full((len(keys), n_features), np.nan)
-            points[is_usable] = usable
+            points[is_usable] = unchanged(usable.copy())
         check_rules_match(self._parameters["rules"], n_features, converter.names)
         return points, converter.names
 

@@ -90,6 +90,8 @@ class KeyStore:
                 raise DamagedFileError(f"{self.path}: the store is damaged: {error}.") from None
             reason = "another process or fleet is using it" if code == sqlite3.SQLITE_BUSY else str(error)
             raise StoreError(f"{self.path}: the store cannot be used: {reason}.") from None
+        except UnicodeDecodeError as error:  # of damaged text, also in a message of SQLite
+            raise DamagedFileError(f"{self.path}: the store is damaged: {error}.") from None
         except OSError as error:
             raise StoreError(f"{self.path}: the store cannot be used: {error}.") from None
 

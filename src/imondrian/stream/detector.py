@@ -753,7 +753,11 @@ class StreamDetector:
 
     def _restore(self, forest: MondrianForest, notes: dict[str, Any]) -> None:
         """Initialize the detector from a forest and notes; raise ValueError if they do not match."""
-        self._set_parameters(restored_parameters(notes))
+        parameters = restored_parameters(notes)
+        n_features = as_count(parameters["n_features"], "n_features", 1, MAX_POINTS)
+        if n_features > (forest.n_features or 0):  # at once: what follows needs memory for each feature
+            raise ValueError(f"n_features is {n_features}, but the forest has {forest.n_features} features.")
+        self._set_parameters(parameters)
         check_forest(forest, self._parameters)
         self._set_forest(forest)
         self._state.restore(notes, forest.n_shown)

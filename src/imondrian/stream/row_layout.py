@@ -32,10 +32,9 @@ class RowLayout(NamedTuple):
         n_features, given = parameters["n_features"], parameters["categorical"]
         by_name = any(isinstance(item, str) for item in given)
         categorical = tuple(range(len(given))) if by_name else tuple(given)
-        numeric = tuple(j for j in range(n_features) if j not in set(categorical))
-        indicators = numeric if parameters["missing"] == "indicator" else ()
         has_views = parameters["preset"] == SERIES
-        return cls(n_features, categorical, indicators, N_VIEWS if has_views else parameters["shingle"], has_views)
+        layout = cls(n_features, categorical, (), N_VIEWS if has_views else parameters["shingle"], has_views)
+        return layout._replace(indicators=tuple(layout.numeric)) if parameters["missing"] == "indicator" else layout
 
     @property
     def numeric(self) -> list[int]:

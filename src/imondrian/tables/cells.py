@@ -9,6 +9,11 @@ MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "
 _MAX_SHOWN_LENGTH = 60  # characters of a value in an error message
 
 
+def as_cell(text: str) -> pl.Series:
+    """Return a column with one text; half of a surrogate pair, which polars refuses, is replaced."""
+    return pl.Series([text.strip().encode(errors="replace").decode()])
+
+
 class ParsedColumn(NamedTuple):
     """A column, and its values as numbers."""
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from imondrian.engine.jit import Array
 from imondrian.engine.series_views import MAX_SECONDS
-from imondrian.tables.cells import MISSING_TEXTS, without_missing_texts
+from imondrian.tables.cells import MISSING_TEXTS, as_cell, without_missing_texts
 from imondrian.tables.dates import DateFormat, as_datetimes, is_known_format, recognise_dates, related_formats
 
 _UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # in a second
@@ -80,7 +80,7 @@ def time_format_of(value: Any) -> TimeFormat | None:
         return None if unit is None else TimeFormat(unit)
     if not isinstance(value, str) or value.strip() in MISSING_TEXTS:
         return None
-    found = recognise_dates(pl.Series([value.strip()]))
+    found = recognise_dates(as_cell(value))
     return None if found is None else TimeFormat(*found)
 
 
