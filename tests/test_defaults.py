@@ -70,6 +70,7 @@ def test_defaults_of_the_service():
     expected = {**sizes, **FROM_PRESET, "threshold": "preset", "warm_up": None, "learn_anomalies": True}
     expected |= {"categorical": [], "missing": MISSING_VALUES, "time": "time"}
     expected |= {"gap": GAP, "min_points": 1, "cooldown": 0, "side": {}, "ignore_within": {}, "silence": None}
+    expected |= {"key": None, "max_bytes": None}
     assert expected == DEFAULTS
     assert Configuration(features=["x"]).model_dump() == {"features": ["x"], **expected}
 

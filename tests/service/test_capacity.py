@@ -21,7 +21,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import BodyTooLongError, CapacityError
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.guard import Guard
-from imondrian.service.http.routes import backups, incidents, lifecycle, points, status
+from imondrian.service.http.routes import backups, incidents, keys, lifecycle, points, status
 from imondrian.service.limits import MIB, PER_SCORED_ROW, Limits
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
@@ -240,11 +240,12 @@ def test_no_response_of_any_size_is_written_by_fastapi():
         points.router,
         points.history_router,
         incidents.router,
+        keys.router,
         backups.router,
         status.router,
     )
     endpoints = {route.endpoint for router in routers for route in router.routes}
-    assert len(endpoints) == 21
+    assert len(endpoints) == 24
     for endpoint in endpoints - {status.health, lifecycle.remove}:  # their responses are small
         assert inspect.signature(endpoint).return_annotation is Response, endpoint
 
