@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+WORKERS ?= $(shell expr $(JOBS) + 1)
 
 .PHONY: demo check test test-lowest dist bench quality expected soak spark service streams alarms series thresholds onnx reproduce pictures docs format clean
 
@@ -15,10 +16,10 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The Spark tests run separately, with one Spark session per worker. The engine tests run twice: compiled, and as plain
-# Python.
+# One worker more than there are cores, because many tests wait for other processes. The Spark tests run separately, with
+# one Spark session per worker. The engine tests run twice: compiled, and as plain Python.
 test: $(VENV)/.dev
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not spark and not exhaustive"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not spark and not exhaustive"
 	$(BIN)/pytest -n $(JOBS) --dist loadfile tests/spark
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(JOBS) tests/engine -m "not compiled"
 
