@@ -125,5 +125,5 @@ def test_a_database_without_its_last_pages_is_rescued(tmp_path, n_lost):
     path.write_bytes(content[:-n_lost])
     registry = Registry(tmp_path)
     assert any("was damaged" in line for line in registry.damage_reports)
-    assert [handle.record.name for handle in registry.all()] or registry.n_set_aside
+    assert len(registry.all()) + registry.n_set_aside == 3
     registry.close()
