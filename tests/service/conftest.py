@@ -1,4 +1,6 @@
-"""Fixtures: a registry in this process, a service in another process, and a stream of points."""
+"""Fixtures: a registry in this process, a service in another process, a stream of points, and a browser."""
+
+import os
 
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ pytest.importorskip("fastapi", reason="fastapi is not installed")
 
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.http.asgi import create_app
+from tests.service.browser import open_browser, why_missing
 from tests.service.serving import Service, ThreadServer
 
 
@@ -50,3 +53,16 @@ def stream():
     X = np.random.default_rng(0).normal(size=(600, 2))
     X[::50] *= 9.0
     return X
+
+
+@pytest.fixture(scope="module")
+def browser():
+    reason = why_missing()
+    if reason is not None:
+        (pytest.fail if os.environ.get("IMONDRIAN_CHROMIUM") == "required" else pytest.skip)(reason)
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+
+    with sync_playwright() as playwright:
+        opened = open_browser(playwright)
+        yield opened
+        opened.close()

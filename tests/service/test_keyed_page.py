@@ -1,11 +1,9 @@
 """The page of a detector with a key, in a real browser."""
 
-import os
-
 import numpy as np
 import pytest
 
-from tests.service.browser import RecordedPage, open_browser, why_missing
+from tests.service.browser import RecordedPage
 from tests.service.serving import wait_until
 
 pytestmark = pytest.mark.page
@@ -13,19 +11,6 @@ pytestmark = pytest.mark.page
 NAMES = [f"web-{i:02}" for i in range(30)]
 HOSTILE = ["", '<img src=x onerror="window.injected=1">', "日本 é/?&#%"]
 SHOWN = "document.getElementById('chart').data?.find((trace) => trace.name === 'load')?.y.at(-1)"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    reason = why_missing()
-    if reason is not None:
-        (pytest.fail if os.environ.get("IMONDRIAN_CHROMIUM") == "required" else pytest.skip)(reason)
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415
-
-    with sync_playwright() as playwright:
-        opened = open_browser(playwright)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 import csv
 import json
-import os
 import re
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tests.service.browser import RecordedPage, open_browser, why_missing
+from tests.service.browser import RecordedPage
 from tests.service.serving import Service
 from tests.service.test_recovery import damage_database
 
@@ -36,19 +35,6 @@ WRONG = [
     ("flow,pressure,temperature\n1,2,3,4\n", "Row 1 has 4 cells, but the header has 3."),
     ('flow,pressure,temperature\n1,2,3\n1,"2,3\n', "Row 2 has a quote that is not closed."),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    reason = why_missing()
-    if reason is not None:
-        (pytest.fail if os.environ.get("IMONDRIAN_CHROMIUM") == "required" else pytest.skip)(reason)
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415
-
-    with sync_playwright() as playwright:
-        opened = open_browser(playwright)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
