@@ -203,7 +203,7 @@ def test_one_row_and_many_rows_have_the_same_scores_bit_for_bit(points, others, 
     trees, weights = grown(points, seed), np.ones(points.shape[1])
     rows = np.vstack([points, np.resize(others, (20, points.shape[1]))])
     sums_above, means = sums_above_and_means(trees, weights)
-    trees.heads["level"] = means
+    trees.heads["typical_log_size"] = means
     depths, excesses = (found / trees.heads.size for found in fast_scores(trees, rows, weights))
     depths_to_scores(depths)
     log_sizes_to_scores(excesses)

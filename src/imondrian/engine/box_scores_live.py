@@ -63,18 +63,18 @@ def expected_depth_of_row(trees: Trees, t: int, x: Array, weights: Array, row: A
 
 
 @helper
-def excess_of_row(trees: Trees, t: int, x: Array, weights: Array, level: float, row: Array) -> float:
+def excess_of_row(trees: Trees, t: int, x: Array, weights: Array, typical_log_size: float, row: Array) -> float:
     """Return `excess` of a coded row; `row` is scratch space."""
-    return excess(trees, t, placed_row(trees, t, x, row), weights, level)
+    return excess(trees, t, placed_row(trees, t, x, row), weights, typical_log_size)
 
 
 @helper
-def excess(trees: Trees, t: int, x: Array, weights: Array, level: float) -> float:
-    """Return the log size of x minus the level; 0 if all points of the tree and x are equal."""
+def excess(trees: Trees, t: int, x: Array, weights: Array, typical_log_size: float) -> float:
+    """Return the log size of x minus the typical log size; 0 if all points of the tree and x are equal."""
     root = trees.heads[t]["root"]
     if is_leaf(root) and is_point_of(trees, t, root, x):
         return 0.0
-    return log_size(trees, t, x, weights) - level
+    return log_size(trees, t, x, weights) - typical_log_size
 
 
 @helper

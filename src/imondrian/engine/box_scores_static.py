@@ -69,13 +69,13 @@ def expected_depth_from_leaf(
 
 @helper
 def excess_from_leaf(
-    trees: Trees, t: int, leaf: int, x: Array, weights: Array, path: Path, sums_above: Array, level: float
+    trees: Trees, t: int, leaf: int, x: Array, weights: Array, path: Path, sums_above: Array, typical_log_size: float
 ) -> float:
     """Like `excess`, given the leaf of x; sums_above[t] contains the sum of the terms above each node."""
     rate = leaf_overhang(trees, t, leaf, x, weights)
     if rate == 0.0 and is_point_of(trees, t, leaf, x):
         has_cuts = leaf != trees.heads[t]["root"]
-        return held_log_size(trees, t, leaf, weights) - level if has_cuts else 0.0
+        return held_log_size(trees, t, leaf, weights) - typical_log_size if has_cuts else 0.0
     n_outside = write_path_outside_boxes(trees, t, leaf, x, weights, path)
     top = path.nodes[n_outside - 1] if n_outside > 0 else leaf
     before, time = log_population_with_x(trees, t, top), parent_split_time(trees, t, top)
@@ -86,7 +86,8 @@ def excess_from_leaf(
         after = decay(hazard) * log_population_with_x(trees, t, path.nodes[k - 1] if k > 0 else leaf)
         total += (before - after) * floored_log(path.extents[k] + path.rates[k])
         before, time = after, split_time
-    return (total + before * floored_log(rate)) / log_population_with_x(trees, t, trees.heads[t]["root"]) - level
+    total += before * floored_log(rate)
+    return total / log_population_with_x(trees, t, trees.heads[t]["root"]) - typical_log_size
 
 
 @helper

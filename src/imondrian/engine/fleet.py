@@ -22,7 +22,14 @@ from imondrian.engine.places import new_placed_row
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 from imondrian.engine.surprise import Tail, count_with_surprise, new_clock, surprise_in, tail_of, threshold_in
-from imondrian.engine.window import Selection, slide, step_length, store_next_number, write_level, write_relative_depths
+from imondrian.engine.window import (
+    Selection,
+    slide,
+    step_length,
+    store_next_number,
+    write_relative_depths,
+    write_typical_log_size,
+)
 
 COUNTS = np.dtype(
     [
@@ -124,7 +131,7 @@ def score_sizes_and_learn(shard: Shard, selection: Selection, n_scaled: int, blo
                 block.scores[i] = size_score(shard, k, n_trees, block.X[i], scratch)
                 if learn_row(shard, k, n_trees, selection, n_scaled, block.X[i], scratch):
                     for t in range(k * n_trees, (k + 1) * n_trees):
-                        write_level(shard.trees, t, shard.weights[k])
+                        write_typical_log_size(shard.trees, t, shard.weights[k])
 
 
 @kernel
@@ -179,9 +186,9 @@ def size_score(shard: Shard, k: int, n_trees: int, x: Array, scratch: Array) -> 
     """Return the score of x by the log size of its cells in the trees of detector k."""
     total = 0.0
     for t in range(k * n_trees, (k + 1) * n_trees):
-        level = shard.trees.heads[t]["level"]
-        if tree_population(shard.trees, t) > 1 and not np.isnan(level):
-            total += excess_of_row(shard.trees, t, x, shard.weights[k], level, scratch)
+        typical_log_size = shard.trees.heads[t]["typical_log_size"]
+        if tree_population(shard.trees, t) > 1 and not np.isnan(typical_log_size):
+            total += excess_of_row(shard.trees, t, x, shard.weights[k], typical_log_size, scratch)
     return score_of_log_size(total / n_trees)
 
 

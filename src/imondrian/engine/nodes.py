@@ -47,7 +47,7 @@ HEAD = np.dtype(
         ("n_taken", np.int64),  # number of points inserted so far
         ("n_outside", np.int64),  # number of inserted points that lay outside the root box
         # mean log size of the cells of the tree's points, at the window's last step; NaN if not maintained
-        ("level", np.float64),
+        ("typical_log_size", np.float64),
     ]
 )
 
@@ -107,7 +107,7 @@ def empty_trees(n_trees: int, n_slots: int, n_coordinates: int, n_categorical: i
     sizes = (n_trees, n_slots, n_coordinates, n_categorical)
     trees = Trees(*(np.zeros(shape_of(field, *sizes), field.dtype) for field in FIELDS.values()))
     trees.heads["root"] = NO_NODE
-    trees.heads["level"] = np.nan
+    trees.heads["typical_log_size"] = np.nan
     return trees
 
 

@@ -66,10 +66,10 @@ def size_score_of_row(trees: Trees, x: Array, weights: Array, sums_above: Array,
 
 @kernel
 def window_size_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
-    """Return the score by log size relative to the level stored in each tree, before the row is inserted."""
+    """Return the score by log size relative to the typical log size stored in each tree, before it is inserted."""
     total, row = 0.0, new_placed_row(trees)
     for t in range(trees.heads.size):
-        level = trees.heads[t]["level"]
-        if tree_population(trees, t) > 1 and not np.isnan(level):
-            total += excess_of_row(trees, t, x, weights, level, row)
+        typical_log_size = trees.heads[t]["typical_log_size"]
+        if tree_population(trees, t) > 1 and not np.isnan(typical_log_size):
+            total += excess_of_row(trees, t, x, weights, typical_log_size, row)
     return score_of_log_size(total / trees.heads.size)

@@ -16,7 +16,7 @@ def score_of_depth(depth: float) -> float:
 
 @helper
 def score_of_log_size(excess: float) -> float:
-    """Convert a mean excess of log sizes over the level to a score: 2 ** -exp(-excess), clipped like depths."""
+    """Convert a mean excess over the typical log size to a score: 2 ** -exp(-excess), clipped like depths."""
     return score_of_depth(math.exp(min(-excess, _LARGEST_EXPONENT)))
 
 
@@ -29,6 +29,6 @@ def depths_to_scores(depths: Array) -> None:
 
 @kernel
 def log_sizes_to_scores(excesses: Array) -> None:
-    """Convert mean excesses of log sizes over the level to scores, in place."""
+    """Convert mean excesses over the typical log size to scores, in place."""
     for i in range(excesses.size):
         excesses[i] = score_of_log_size(excesses[i])

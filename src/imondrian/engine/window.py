@@ -32,7 +32,7 @@ from imondrian.engine.prefetch import Paths, as_signed, new_paths, prefetch_path
 from imondrian.engine.randomness import STEP, hashed_uniform, mix_bits
 from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
-STEPS_PER_WINDOW = 8  # weights and levels are updated so often while a full window is replaced
+STEPS_PER_WINDOW = 8  # weights and typical log sizes are updated so often while a full window is replaced
 
 
 class Selection(NamedTuple):
@@ -254,21 +254,21 @@ def score_expected_depths_and_slide(
 def score_log_sizes_and_slide(
     trees: Trees, ring: Array, selection: Selection, number: int, X: Array, steps: StepPlan, parts: Array
 ) -> None:
-    """Like `slide_trees`; before each row is shown, write its log size minus the tree's level to parts[t].
+    """Like `slide_trees`; before each row is shown, write its log size minus the tree's typical log size to parts[t].
 
-    At each step, the level is set to the mean log size of the points that the tree holds.
+    At each step, the typical log size is set to the mean log size of the points that the tree holds.
     """
     row = new_placed_row(trees)
     for t in range(trees.heads.size):
         step = 0
         for i in range(X.shape[0]):
-            weights, level = steps.weights[step], trees.heads[t]["level"]
-            has_level = tree_population(trees, t) > 1 and not np.isnan(level)
-            parts[t, i] = excess_of_row(trees, t, X[i], weights, level, row) if has_level else 0.0
+            weights, typical_log_size = steps.weights[step], trees.heads[t]["typical_log_size"]
+            has_size = tree_population(trees, t) > 1 and not np.isnan(typical_log_size)
+            parts[t, i] = excess_of_row(trees, t, X[i], weights, typical_log_size, row) if has_size else 0.0
             slide(trees, t, ring, selection, number + i, X[i], weights, row)
             if advance_step(trees, t, steps, step, i) > step:
                 step += 1
-                write_level(trees, t, steps.weights[step])
+                write_typical_log_size(trees, t, steps.weights[step])
         store_next_number(trees, t, number + X.shape[0], selection)
 
 
@@ -296,17 +296,17 @@ def advance_step(trees: Trees, t: int, steps: StepPlan, step: int, i: int) -> in
 
 
 @kernel
-def write_levels(trees: Trees, weights: Array) -> None:
+def write_typical_log_sizes(trees: Trees, weights: Array) -> None:
     """Store every tree's mean log size in its head."""
     for t in range(trees.heads.size):
-        write_level(trees, t, weights)
+        write_typical_log_size(trees, t, weights)
 
 
 @helper
-def write_level(trees: Trees, t: int, weights: Array) -> None:
+def write_typical_log_size(trees: Trees, t: int, weights: Array) -> None:
     """Store the tree's mean log size in its head; NaN for fewer than two points."""
-    has_level = tree_population(trees, t) > 1
-    trees.heads[t]["level"] = mean_log_size(trees, t, weights) if has_level else np.nan
+    has_size = tree_population(trees, t) > 1
+    trees.heads[t]["typical_log_size"] = mean_log_size(trees, t, weights) if has_size else np.nan
 
 
 @kernel
@@ -442,7 +442,7 @@ def write_scores_of_depths(parts: Array, scores: Array) -> None:
 
 @kernel
 def write_scores_of_log_sizes(parts: Array, scores: Array) -> None:
-    """Convert the mean of each column of excesses over the level to a score."""
+    """Convert the mean of each column of excesses over the typical log size to a score."""
     for i in range(scores.size):
         scores[i] = score_of_log_size(mean_over_trees(parts, i))
 

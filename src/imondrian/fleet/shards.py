@@ -97,7 +97,7 @@ class Shards:
             array = getattr(part, name)
             array[:] = np.zeros((), array.dtype)
         empty = np.zeros((), part.trees.heads.dtype)
-        empty["root"], empty["level"] = NO_NODE, np.nan
+        empty["root"], empty["typical_log_size"] = NO_NODE, np.nan
         part.trees.heads[:] = empty  # last: after an interruption, n_leaves is needed to clear the rest
         self._free.append(entry)
 

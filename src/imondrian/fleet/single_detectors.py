@@ -24,7 +24,7 @@ def window_of(detector: Shard, parameters: dict[str, Any]) -> Window:
     window = new_window(parameters)
     window.ring, counts = detector.rings[0], detector.counts[0]
     window.number, window.next_step = int(counts["number"]), int(counts["next_step"])
-    window.maintains_levels = parameters["kind"] == "size" and window.number > 0
+    window.maintains_typical_sizes = parameters["kind"] == "size" and window.number > 0
     return window
 
 

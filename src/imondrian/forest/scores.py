@@ -170,7 +170,7 @@ class ScoreKind(NamedTuple):
     slide: Callable[..., None]  # a kernel that writes each tree's part of the scores and shows the rows to the trees
     combine: Callable[[Array, Array], None]  # a kernel that combines these parts into scores
     score_next_row: Callable[[Trees, Array, Array], float]  # the next row of a window
-    uses_levels: bool = False  # with a window: scores are relative to a level of each tree, which `slide` updates
+    uses_typical_sizes: bool = False  # with a window: `slide` updates the typical log sizes that scores are relative to
 
     def score(self, cache: ScoringCache, X: Array) -> Array:
         """Score the rows of X."""
@@ -204,7 +204,7 @@ SCORES = {
         score_log_sizes_and_slide,
         write_scores_of_log_sizes,
         _next_size,
-        uses_levels=True,
+        uses_typical_sizes=True,
     ),
 }
 

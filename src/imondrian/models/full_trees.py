@@ -10,7 +10,8 @@ from imondrian.engine.jit import Array
 from imondrian.engine.nodes import FIELDS, Trees, shape_of, table_bytes
 from imondrian.models.member_arrays import Layout
 
-_COLUMN_NAMES = {"hash_key": "lot"}  # columns whose names in files differ from those in memory
+# columns whose names in files differ from those in memory
+_COLUMN_NAMES = {"hash_key": "lot", "typical_log_size": "level"}
 
 
 class TableSizes(NamedTuple):

@@ -74,7 +74,7 @@ class NewFeatures(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of a window: an update of the weights and the levels after some row of a block."""
+    """A step of a window: an update of the weights and the typical log sizes after some row of a block."""
 
     n_rows: int  # number of rows of the block shown before the step
     n_taken: int  # number of points that all trees together had inserted by then

@@ -23,7 +23,7 @@ from imondrian.engine.window import (
     slide_trees,
     slide_trees_by_one,
     step_length,
-    write_levels,
+    write_typical_log_sizes,
 )
 from imondrian.forest.samplers.category_counts import CategoryCounts
 from imondrian.forest.samplers.sampler import (
@@ -53,9 +53,9 @@ class Window:
     A tree holds at most one of each `stratum` consecutive points, so that it needs few more slots than the points it
     holds on average. If the stratum is 1, points are selected independently, and there are enough slots that, at any
     given time, the probability of needing more is below exp(-60) (a point without a free slot is not inserted). So
-    memory is fixed. Trees read from a file get these slots only when points arrive. Feature weights, and the levels to
-    which the score "size" is relative, are updated after every eighth of the window (until the window is full: whenever
-    the number of points has grown by an eighth).
+    memory is fixed. Trees read from a file get these slots only when points arrive. Feature weights, and the typical
+    log sizes to which the score "size" is relative, are updated after every eighth of the window (until the window is
+    full: whenever the number of points has grown by an eighth).
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ class Window:
         self.limit = self.fixed_slots = capacity(length, selection)
         self.ring = np.empty((0, 0))
         self.number = 0  # number of the next point
-        self.next_step = 1  # number of points after which weights and levels are updated next
-        self.maintains_levels = False  # True after the first score of a kind that uses levels
+        self.next_step = 1  # number of points after which weights and typical log sizes are updated next
+        self.maintains_typical_sizes = False  # True after the first score of a kind that uses typical log sizes
         self.last_scored: ScoredRows | None = None
         self.updates = Updates()
         self._empty_plan: tuple[Array, StepPlan] | None = None  # weights, and the plan without steps for them
@@ -122,8 +122,11 @@ class Window:
         return min(n_rows, self.next_step - self.number, ROWS_PER_BLOCK)
 
     def scored_block_length(self, n_rows: int, kind: str) -> int:
-        """Return how many rows `score_and_extend` accepts; only a kind with levels updates them within a block."""
-        if self.maintains_levels and not SCORES[kind].uses_levels:
+        """Return how many rows `score_and_extend` accepts.
+
+        Within a block, only a kind that uses typical log sizes updates them.
+        """
+        if self.maintains_typical_sizes and not SCORES[kind].uses_typical_sizes:
             return self.block_length(n_rows)
         return min(n_rows, self.length, ROWS_PER_BLOCK)
 
@@ -155,9 +158,9 @@ class Window:
         Steps are planned ahead, so that all rows of the block are processed in one tree before the next tree.
         """
         scoring = SCORES[kind]
-        if scoring.uses_levels and not self.maintains_levels:
-            write_levels(trees, scale.weights())
-            self.maintains_levels = True  # set last, so that an interruption never leaves it True without levels
+        if scoring.uses_typical_sizes and not self.maintains_typical_sizes:
+            write_typical_log_sizes(trees, scale.weights())
+            self.maintains_typical_sizes = True  # set last: if this is interrupted, it stays False
         count = self._count_ahead(X)
         steps, next_step, moments = self._plan_steps(trees, X, scale)
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
@@ -172,8 +175,8 @@ class Window:
             if steps.positions.size:
                 self.next_step = next_step
                 scale.restore(moments)
-                if not scoring.uses_levels:
-                    self._update_levels(trees, scale)
+                if not scoring.uses_typical_sizes:
+                    self._update_typical_sizes(trees, scale)
 
         def read() -> tuple[Array, list[Step]]:
             scoring.combine(parts, scores)
@@ -189,7 +192,7 @@ class Window:
         self, trees: Trees, x: Array, kind: str, scale: Scale, on_trees: OnTrees
     ) -> tuple[float, list[Step]]:
         """Like `score_and_extend` for one point, bit for bit, without the set-up that is worthwhile only for many."""
-        if self.next_step == self.number + 1 or (SCORES[kind].uses_levels and not self.maintains_levels):
+        if self.next_step == self.number + 1 or (SCORES[kind].uses_typical_sizes and not self.maintains_typical_sizes):
             scores, steps = self.score_and_extend(trees, x[None], kind, scale, on_trees)
             return float(scores[0]), steps
         weights, number, X = scale.weights(), self.number, x[None]
@@ -211,15 +214,15 @@ class Window:
 
     def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
         """Score the rows of X like `score_and_extend`, as points that no tree selects."""
-        if SCORES[kind].uses_levels and not self.maintains_levels:
+        if SCORES[kind].uses_typical_sizes and not self.maintains_typical_sizes:
             return SCORES[kind].score(cache, X)
         steps, blocks = self._plan_without_steps(cache.trees, cache.weights), even_slices(X.shape[0], ROWS_PER_BLOCK)
         return np.concatenate([self._score_block(cache.trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
     def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
-        """Return a function that forgets the rows of X (of copies, the oldest) and updates weights and levels.
+        """Return a function that forgets the rows of X (of copies, the oldest).
 
-        The rows of the ring become empty.
+        It also updates weights and typical log sizes. The rows of the ring become empty.
         """
         numbers = self._numbers_of(X)
         rows = numbers % self.length
@@ -228,7 +231,7 @@ class Window:
             points = self.points(trees)
             self.counts.restart(points.copy())
             scale.restart(points, points.shape[0])
-            self._update_levels(trees, scale)
+            self._update_typical_sizes(trees, scale)
 
         update = TreeUpdate(
             apply=lambda _all: forget_by_number(trees, self.ring, self.selection, numbers),
@@ -278,8 +281,8 @@ class Window:
         return wider
 
     def state(self) -> dict[str, Array]:
-        """Return the ring and the clock: `number`, `next_step`, `maintains_levels` and the stratum."""
-        clock = [self.number, self.next_step, self.maintains_levels, self.selection.stratum]
+        """Return the ring and the clock: `number`, `next_step`, `maintains_typical_sizes` and the stratum."""
+        clock = [self.number, self.next_step, self.maintains_typical_sizes, self.selection.stratum]
         return {"ring": self.ring, "clock": np.array(clock, np.int64)}
 
     def layout(self, n_coordinates: int) -> dict[str, Layout]:
@@ -291,8 +294,8 @@ class Window:
         self.ring = arrays["ring"]
         self.counts.reserve(self.length + 1)
         self.counts.restart(_without_empty_rows(self.ring))  # a copy: the rarities of earlier points do not change
-        self.number, self.next_step, maintains_levels, *strata = arrays["clock"].tolist()
-        self.maintains_levels = bool(maintains_levels)
+        self.number, self.next_step, maintains_typical_sizes, *strata = arrays["clock"].tolist()
+        self.maintains_typical_sizes = bool(maintains_typical_sizes)
         self._set_stratum(*strata or [1])  # in older files, points are selected independently
 
     def _set_stratum(self, stratum: int) -> None:
@@ -310,8 +313,8 @@ class Window:
             raise InvalidInputError("The forests differ in the points that their windows have seen.")
 
     def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
-        """Update the levels; nothing else changes, because both windows hold the same points."""
-        self._update_levels(trees, scale)
+        """Update the typical log sizes; nothing else changes, because both windows hold the same points."""
+        self._update_typical_sizes(trees, scale)
         return self
 
     def tree_check(self) -> Check:
@@ -340,7 +343,7 @@ class Window:
         yield "a tree of a window has the state of a sample", np.any(has_sample_state, axis=0)
         n_taken, n_outside = heads["n_taken"], heads["n_outside"]
         yield "a counter is impossible", ~((n_outside >= 0) & (n_outside <= n_taken) & (n_taken <= self.number))
-        yield "the level is not finite", np.isinf(heads["level"])
+        yield "the typical log size is not finite", np.isinf(heads["typical_log_size"])
 
     # -- internal ---------------------------------------------------------------------------------------------
 
@@ -365,10 +368,10 @@ class Window:
         n_codes, n_coordinates = self.counts.n_categorical, rows.shape[1]
         return rows[:, n_coordinates - 2 * n_codes : n_coordinates - n_codes]
 
-    def _update_levels(self, trees: Trees, scale: Scale) -> None:
-        """Set the levels to those of the current points, if they are maintained."""
-        if self.maintains_levels:
-            write_levels(trees, scale.weights())
+    def _update_typical_sizes(self, trees: Trees, scale: Scale) -> None:
+        """Set the typical log sizes to those of the current points, if they are maintained."""
+        if self.maintains_typical_sizes:
+            write_typical_log_sizes(trees, scale.weights())
 
     def _score_block(self, trees: Trees, X: Array, kind: str, steps: StepPlan, on_trees: OnTrees) -> Array:
         """Score the rows of X without showing them to the trees."""
@@ -421,10 +424,10 @@ class Window:
         self.number = number + X.shape[0]
 
     def _take_step(self, trees: Trees, scale: Scale) -> None:
-        """Set the weights and the levels to those of the current window."""
+        """Set the weights and the typical log sizes to those of the current window."""
         points = self.points(trees)
         scale.restart(points, points.shape[0])
-        self._update_levels(trees, scale)
+        self._update_typical_sizes(trees, scale)
         self.next_step = self.number + step_length(self.number, self.length)
 
     def _oldest_first(self) -> Array:

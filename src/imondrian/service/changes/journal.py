@@ -28,7 +28,7 @@ from imondrian.rows.named_rows import CodedRows
 from imondrian.service.changes.expected_rows import expected_rows, n_rows_at_once, updated_spread
 from imondrian.service.changes.keyed_rows import KeyedRows, LearnedRow, split_content
 from imondrian.service.changes.posted_rows import PostedRows
-from imondrian.service.changes.row_labels import with_labels, without_labels
+from imondrian.service.changes.row_labels import joined_pair, split_pair
 from imondrian.service.changes.settings import Changes, settings_of
 from imondrian.service.limits import N_EVENTS_KEPT, Limits, Retention
 from imondrian.stream.detector import Results, StreamDetector
@@ -63,13 +63,13 @@ class Entry(NamedTuple):
     def points_times_and_labels(self) -> tuple[bytes, bytes, bytes]:
         """Return the points to learn, their times in seconds, and their labels, all empty if there are none."""
         if self.kind == TIMED_POINTS:
-            points, others = without_labels(self.content)
-            return points, *without_labels(others)
+            points, others = split_pair(self.content)
+            return points, *split_pair(others)
         if self.kind == KEYED_POINTS:
             points, _, labels = split_content(self.content)
             return points, b"", labels
         if self.kind == LABELLED_POINTS:
-            points, labels = without_labels(self.content)
+            points, labels = split_pair(self.content)
             return points, b"", labels
         return (self.content if self.kind == POINTS else b""), b"", b""
 
@@ -80,8 +80,8 @@ def entry_of_points(rows: PostedRows | KeyedRows) -> tuple[str, bytes]:
         return KEYED_POINTS, rows.to_bytes()
     points, labels = rows.points.tobytes(), rows.labels.to_bytes()
     if rows.times is not None:
-        return TIMED_POINTS, with_labels(points, with_labels(rows.times.tobytes(), labels))
-    return (LABELLED_POINTS, with_labels(points, labels)) if rows.labels else (POINTS, points)
+        return TIMED_POINTS, joined_pair(points, joined_pair(rows.times.tobytes(), labels))
+    return (LABELLED_POINTS, joined_pair(points, labels)) if rows.labels else (POINTS, points)
 
 
 def checked_request_id(request: str | None, limits: Limits) -> str | None:

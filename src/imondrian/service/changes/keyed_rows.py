@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.service.changes.posted_rows import PostedRows, RowFormat, RowReader, is_unicode, shown_value
-from imondrian.service.changes.row_labels import labels_from, with_labels, without_labels
+from imondrian.service.changes.row_labels import joined_pair, labels_from, split_pair
 from imondrian.service.limits import Limits, Retention
 
 MAX_KEY_LENGTH = 256  # characters
@@ -26,7 +26,7 @@ class KeyedRows(NamedTuple):
     def to_bytes(self) -> bytes:
         """Return the rows as the content of a journal entry."""
         keys = json.dumps(self.keys, ensure_ascii=False, separators=(",", ":")).encode()
-        return with_labels(self.rows.points.tobytes(), with_labels(keys, self.rows.labels.to_bytes()))
+        return joined_pair(self.rows.points.tobytes(), joined_pair(keys, self.rows.labels.to_bytes()))
 
 
 class JournalledRows(NamedTuple):
@@ -39,8 +39,8 @@ class JournalledRows(NamedTuple):
 
 def split_content(content: bytes) -> tuple[bytes, bytes, bytes]:
     """Return the points, the keys and the labels of a journal entry that `KeyedRows.to_bytes` wrote."""
-    points, others = without_labels(content)
-    return points, *without_labels(others)
+    points, others = split_pair(content)
+    return points, *split_pair(others)
 
 
 def journalled_rows(content: bytes) -> JournalledRows:

@@ -23,7 +23,7 @@ from imondrian.stream.row_times import as_seconds
 _NUMBERS = {int, float}
 _CATEGORIES = {str, bool, int, float}
 _MAX_TIME_LENGTH = 64
-_MAX_SHOWN = 200  # characters of a value in an error message
+_MAX_VALUE_LENGTH = 200  # characters of a value in an error message
 
 
 class RowFormat(NamedTuple):
@@ -94,11 +94,11 @@ class RowReader:
         self._values, self._has_gaps = bytearray(), False
         self._seconds, self._has_seconds = bytearray(), False  # times of all rows
         self._block_seconds: dict[int, float] = {}  # by number of the row
-        self._check_time = self._time_in_seconds if row_format.uses_times else self._shown_time
+        self._read_time = self._recorded_time if row_format.uses_times else self._shown_time
         self._block = _BlockLabels(0, {}, {})
         self._earlier: deque[_BlockLabels] = deque()
         self._codes: dict[tuple[type, Any], float] = {}  # of the categories of a block
-        self._listed = self._checked_list
+        self._read_row = self._checked_list
 
     def add(self, rows: list[Any]) -> None:
         """Add the next rows: all lists, or all records by feature name."""
@@ -106,8 +106,8 @@ class RowReader:
         if self._block.categories or self._block.times:
             self._begin_block(first)
         if first == 0 and isinstance(rows[0], dict):
-            self._known, self._listed = set(self._format.features), self._values_of_record
-        lists = [self._listed(i, row) for i, row in enumerate(rows, first)]
+            self._known, self._read_row = set(self._format.features), self._values_of_record
+        lists = [self._read_row(i, row) for i, row in enumerate(rows, first)]
         if self._format.categorical or not all(_NUMBERS.issuperset(map(type, row)) for row in lists):
             lists = [self._numbers(i, row) for i, row in enumerate(lists, first)]
         self._values += self._as_bytes(first, lists)
@@ -133,11 +133,11 @@ class RowReader:
         self._codes.clear()
         self._earlier.append(self._block)
         self._block = _BlockLabels(first, {}, {})
-        while self._earlier and self.n_rows - self._next_block().first >= self._format.max_labelled_rows:
+        while self._earlier and self.n_rows - self._second_block().first >= self._format.max_labelled_rows:
             self._earlier.popleft()
 
-    def _next_block(self) -> _BlockLabels:
-        """Return the labels of the block after the earliest one."""
+    def _second_block(self) -> _BlockLabels:
+        """Return the labels of the second block of those kept."""
         return self._earlier[1] if len(self._earlier) > 1 else self._block
 
     def _latest_labels(self) -> Labels:
@@ -173,7 +173,7 @@ class RowReader:
         if key not in row or key in self._known:
             return row
         if row[key] is not None:
-            self._block.times[i] = self._check_time(i, row[key])
+            self._block.times[i] = self._read_time(i, row[key])
         return {name: value for name, value in row.items() if name != key}
 
     def _check_names(self, i: int, row: dict[str, Any]) -> None:
@@ -200,7 +200,7 @@ class RowReader:
             f" {shown_value(time)}."
         )
 
-    def _time_in_seconds(self, i: int, time: Any) -> str:
+    def _recorded_time(self, i: int, time: Any) -> str:
         """Record the time of a point in seconds, and return it as it is shown, or raise InvalidInputError."""
         seconds = _seconds_of(time)
         if seconds is None:
@@ -308,4 +308,4 @@ def _is_huge(value: Any) -> bool:
 def shown_value(value: Any) -> str:
     """Return a value as JSON, shortened, for an error message."""
     text = json.dumps(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."

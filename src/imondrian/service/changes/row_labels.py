@@ -65,18 +65,18 @@ class Labels(NamedTuple):
 NO_LABELS = Labels({}, [])
 
 
-def with_labels(points: bytes, labels: bytes) -> bytes:
-    """Return points and labels as one value."""
-    return _LENGTH.pack(len(points)) + points + labels
+def joined_pair(first: bytes, second: bytes) -> bytes:
+    """Return two values as one: the length of the first, the first, the second."""
+    return _LENGTH.pack(len(first)) + first + second
 
 
-def without_labels(content: bytes) -> tuple[bytes, bytes]:
-    """Return the points and the labels, both as bytes, in what `with_labels` returned."""
+def split_pair(content: bytes) -> tuple[bytes, bytes]:
+    """Return the two values that `joined_pair` joined."""
     if len(content) < _LENGTH.size:
-        raise InvalidInputError(f"Points with labels have at least {_LENGTH.size} bytes, not {len(content)}.")
+        raise InvalidInputError(f"Two joined values have at least {_LENGTH.size} bytes, not {len(content)}.")
     end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
     if end > len(content):
-        raise InvalidInputError(f"Points of {end - _LENGTH.size} bytes do not fit into {len(content)} bytes.")
+        raise InvalidInputError(f"A value of {end - _LENGTH.size} bytes does not fit into {len(content)} bytes.")
     return content[_LENGTH.size : end], content[end:]
 
 

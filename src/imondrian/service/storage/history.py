@@ -8,7 +8,7 @@ import numpy as np
 
 from imondrian.service.changes.expected_rows import n_expected_values
 from imondrian.service.changes.journal import MODELS, Entry, Outcome, ScoredRow, points_from
-from imondrian.service.changes.row_labels import Category, Labels, Value, labels_from, with_labels, without_labels
+from imondrian.service.changes.row_labels import Category, Labels, Value, joined_pair, labels_from, split_pair
 from imondrian.service.limits import Retention
 
 _FORMER_FIELDS = ("number", "time", "score", "threshold", "is_anomaly")  # of versions without surprise
@@ -106,7 +106,7 @@ class History:
         table = np.array([[*(getattr(row, name) for name in _ROW_FIELDS), *row.point] for row in rows], "<f8")
         lines = (line.tobytes() + row.expected for line, row in zip(table, rows, strict=True))
         first_bytes = _WITH_EXPECTED if rows and rows[0].expected else _WITH_SURPRISE
-        return first_bytes + with_labels(b"".join(lines), _labels_of(rows, self._categorical).to_bytes())
+        return first_bytes + joined_pair(b"".join(lines), _labels_of(rows, self._categorical).to_bytes())
 
     def restore(self, content: bytes) -> None:
         """Add the rows of a snapshot, which may be of a version without surprise or labels."""
@@ -114,7 +114,7 @@ class History:
         names: tuple[str, ...] = _FORMER_FIELDS
         for first_bytes, fields in _FIELDS.items():
             if content.startswith(first_bytes):
-                table, stored = without_labels(content[len(first_bytes) :])
+                table, stored = split_pair(content[len(first_bytes) :])
                 names = fields
         labels, n_features = labels_from(stored), self._n_features
         n_expected = n_expected_values(n_features) if content.startswith(_WITH_EXPECTED) else 0

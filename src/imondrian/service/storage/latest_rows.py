@@ -10,7 +10,7 @@ import numpy as np
 
 from imondrian.service.changes.journal import digest_of
 from imondrian.service.changes.keyed_rows import LearnedRow
-from imondrian.service.changes.row_labels import with_labels, without_labels
+from imondrian.service.changes.row_labels import joined_pair, split_pair
 
 N_ROWS_KEPT = 64  # of each key
 _HEAD = struct.Struct("<8d")
@@ -88,7 +88,7 @@ def _joined(content: bytes, later: list[LearnedRow]) -> bytes:
     first = max(end - n_kept, 0)
     times = [*own_times[first:end], *(row.own_time for row in later)][-N_ROWS_KEPT:]
     encoded = json.dumps(times, ensure_ascii=False).encode() if any(time is not None for time in times) else b""
-    return with_labels(earlier[first * width : end * width] + lines[-N_ROWS_KEPT * width :], encoded)
+    return joined_pair(earlier[first * width : end * width] + lines[-N_ROWS_KEPT * width :], encoded)
 
 
 def _line(row: LearnedRow) -> bytes:
@@ -97,7 +97,7 @@ def _line(row: LearnedRow) -> bytes:
 
 def _split(content: bytes) -> tuple[bytes, list[str | None]]:
     """Return the rows as bytes, and their own times; all are None if no row has one."""
-    lines, encoded = without_labels(content)
+    lines, encoded = split_pair(content)
     return lines, json.loads(encoded) if encoded else [None] * N_ROWS_KEPT
 
 
