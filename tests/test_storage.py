@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 import imondrian
 from imondrian import DamagedFileError, EmptyForestError, MondrianForest, StreamDetector
+from imondrian.base.json_limits import outside_strings
 from imondrian.forest.scores import SCORES
 from imondrian.model_files import from_bytes, to_bytes
-from imondrian.models import packed_trees, storage
+from imondrian.models import packed_trees
 from tests.strategies import POINT_SETS, SEEDS
 
 RNG = np.random.default_rng(0)
@@ -531,7 +532,7 @@ def counts_in(value):
 @given(value=JSON_VALUES, separator=st.sampled_from([":", " :", " \n: "]), is_ascii=st.booleans())
 def test_lists_objects_and_keys_are_counted_outside_strings_only(value, separator, is_ascii):
     text = json.dumps(value, ensure_ascii=is_ascii, separators=(",", separator)).encode()
-    syntax = storage._outside_strings(text)
+    syntax = outside_strings(text)
     assert [syntax.count(b"[") + syntax.count(b"{"), syntax.count(b":")] == counts_in(value).tolist()
 
 

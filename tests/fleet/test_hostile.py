@@ -1,15 +1,14 @@
 """Extreme values, arrays that change, and hostile stores: a fleet refuses them or goes on, and never stays unusable."""
 
-import json
 import sqlite3
 import threading
 import tracemalloc
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import numpy as np
 import pytest
 
-from imondrian import DamagedFileError, Fleet
+from imondrian import DamagedFileError, Fleet, InvalidInputError
 from imondrian.base.errors import ImondrianError
 from imondrian.fleet.common_forest import _is_sampled, as_normal
 
@@ -66,22 +65,43 @@ def saved(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("n_features", [300_000, 2**31 - 2])
-def test_a_small_store_that_describes_many_features_costs_little(tmp_path, n_features):
-    path = saved(tmp_path)
-    database = sqlite3.connect(path)
-    header = json.loads(database.execute("SELECT value FROM facts WHERE name = 'header'").fetchone()[0])
-    header["parameters"]["n_features"] = n_features
-    database.execute("UPDATE facts SET value = ? WHERE name = 'header'", (json.dumps(header).encode(),))
-    database.commit()
-    database.close()
+def assert_is_refused_cheaply(path, message):
     tracemalloc.start()
     try:
-        with pytest.raises(DamagedFileError, match="has 1 features, but the fleet has"):
+        with pytest.raises(DamagedFileError, match=message):
             Fleet.load(path)
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
+
+
+def change_header(path, change):
+    with closing(sqlite3.connect(path)) as database:
+        (header,) = database.execute("SELECT value FROM facts WHERE name = 'header'").fetchone()
+        changed = change(header.decode()).encode()
+        assert changed != header
+        database.execute("UPDATE facts SET value = ? WHERE name = 'header'", (changed,))
+        database.commit()
+
+
+@pytest.mark.parametrize("n_features", [300_000, 2**31 - 2])
+def test_a_small_store_that_describes_many_features_costs_little(tmp_path, n_features):
+    path = saved(tmp_path)
+    change_header(path, lambda text: text.replace('"n_features": 1,', f'"n_features": {n_features},'))
+    assert_is_refused_cheaply(path, "has 1 features, but the fleet has")
+
+
+def test_a_header_with_millions_of_lists_costs_little(tmp_path):
+    path = saved(tmp_path)
+    change_header(path, lambda text: text.replace('"watch": {}', f'"watch": {{"a": [{"[]," * 10**6}[]]}}'))
+    assert_is_refused_cheaply(path, "at most 131072 lists, objects or keys")
+
+
+def test_a_header_that_could_not_be_read_again_is_not_written(tmp_path):
+    with Fleet(1, store=tmp_path / "fleet.db") as fleet:
+        fleet.extra = {"positions": [[] for _ in range(2**17)]}
+        with pytest.raises(InvalidInputError, match="The header of a fleet can have at most 131072 lists"):
+            fleet.save()
 
 
 def test_damaged_text_in_a_store_is_a_damaged_file(tmp_path):

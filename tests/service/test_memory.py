@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from imondrian.base.errors import DamagedFileError, InvalidInputError
-from imondrian.models import storage
+from imondrian.base.json_limits import MAX_JSON_VALUES, check_json_limits
 from imondrian.service.changes.journal import POINTS, Entry, EntryApplier
 from imondrian.service.detectors import recovery
 from imondrian.service.detectors.registry import Registry
@@ -87,10 +87,10 @@ def test_what_was_expected_is_recorded_of_the_rows_in_the_history_only():
 
 
 def test_a_header_with_very_many_values_is_refused():
-    text = json.dumps([1.5] * (storage._MAX_VALUES + 2)).encode()
-    with pytest.raises(InvalidInputError, match="at most 524288 values"):
-        storage._check_header_length(text)
-    storage._check_header_length(json.dumps([1.5] * storage._MAX_VALUES).encode())
+    text = json.dumps([1.5] * (MAX_JSON_VALUES + 2)).encode()
+    with pytest.raises(InvalidInputError, match="The header can have at most 524288 values"):
+        check_json_limits(text, "The header")
+    check_json_limits(json.dumps([1.5] * MAX_JSON_VALUES).encode(), "The header")
     assert issubclass(DamagedFileError, ValueError)
 
 

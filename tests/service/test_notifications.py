@@ -6,6 +6,7 @@ import hmac
 import json
 import shutil
 import socket
+import sqlite3
 import time
 
 import numpy as np
@@ -17,6 +18,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.queries import metrics_of
 from imondrian.service.limits import Retention
+from imondrian.service.storage.event_table import EventTable
 from imondrian.service.storage.incident_log import Announcement
 from tests.service.receiving import LoopbackReceiver, SelfSignedCertificate
 from tests.service.serving import Service, ThreadServer, free_port, wait_until
@@ -63,6 +65,21 @@ def test_every_opening_and_closing_is_sent_to_every_receiver(tmp_path):
         registry.close()
         with_secret = [path for path in tmp_path.iterdir() if b"key=secret" in path.read_bytes()]
         assert with_secret == []  # an address may contain a password
+
+
+def test_a_new_receiver_is_notified_although_the_disk_was_full_at_the_start(tmp_path, monkeypatch, caplog):
+    def fail(_table, _keys):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    notifying(tmp_path).close()
+    monkeypatch.setattr(EventTable, "use_receivers", fail)
+    with LoopbackReceiver() as receiver:
+        registry = notifying(tmp_path, receiver.url)
+        assert "disk is full" in caplog.text
+        announce(registry)
+        wait_until(lambda: receiver.accepted)
+        wait_until(lambda: metric(registry, "sent_total") == [1])
+        registry.close()
 
 
 def test_notifications_are_signed(tmp_path):

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 from imondrian.alarms.incidents import restored_incident
 from imondrian.base.errors import DamagedFileError
+from imondrian.base.json_limits import check_json_limits
 from imondrian.engine.nodes import MAX_COUNT
 from imondrian.fleet.keys import checked_key
 from imondrian.fleet.results import KeyIncident
 from imondrian.forest.inputs import as_count
 
+_HEADER_TITLE = "The header of a fleet"
 _FORMAT, _VERSION = "imondrian fleet", 1
 _EXTRA = "watch"  # key of the extra values in the header; the command `watch` was the first to use them
 _HEAD = struct.Struct("<4sI")  # magic, length of the header in bytes
@@ -45,7 +47,9 @@ def encoded_header(state: CommonState) -> bytes:
         "incidents": [[key, incident.as_json_value()] for key, incident in state.incidents],
         _EXTRA: state.extra,
     }
-    return json.dumps(header).encode()
+    text = json.dumps(header).encode()
+    check_json_limits(text, _HEADER_TITLE)  # when it is read, the limits are the same
+    return text
 
 
 def decoded(header: bytes, forest: bytes, source: str) -> CommonState:
@@ -59,6 +63,7 @@ def decoded(header: bytes, forest: bytes, source: str) -> CommonState:
         If the header is damaged, or has another format or version. The message begins with `source`.
     """
     try:
+        check_json_limits(header, _HEADER_TITLE)
         values = json.loads(header.decode())
         if values["format"] != _FORMAT:
             raise ValueError(f"its format must be {_FORMAT!r}, but is {values['format']!r:.50}.")  # noqa: TRY301

@@ -17,8 +17,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from imondrian.base import sealed_zip
-from imondrian.base.errors import DamagedFileError, InvalidInputError
+from imondrian.base.errors import DamagedFileError
 from imondrian.base.files import atomic_write
+from imondrian.base.json_limits import MAX_JSON_BYTES, check_json_limits
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_POINTS, Trees, resized
 from imondrian.forest.feature_layout import FeatureLayout
@@ -35,9 +36,7 @@ FORMAT, VERSION, FULL_VERSION = "imondrian forest", 3, 2
 READABLE = (1, 2, 3)  # version 1 has no categorical features
 _HEADER = "header.json"
 _HEADER_KEYS = {"format", "version", "parameters", "n_features", "n_slots", "notes"}
-_MAX_HEADER_BYTES = 2**24
-_MAX_CONTAINERS = 2**17  # lists or objects in a header: an empty JSON list takes 20 times its length in memory
-_MAX_VALUES = 2**19  # in lists and objects of a header: parsing more would block other threads for seconds
+_HEADER_TITLE = "The header of a model file"
 _MAX_MESSAGE = 500  # length of an error message about a damaged file
 _TOO_MUCH_DATA = "the header describes more data than the file contains."
 
@@ -63,7 +62,7 @@ def write(forest: Snapshot | PackedForest, file: IO[bytes], notes: dict[str, Any
     """Write a forest and notes to an open, empty file."""
     header, arrays = pack(forest) if isinstance(forest, Snapshot) else forest
     text = json.dumps(header | {"notes": notes or {}}).encode()
-    _check_header_length(text)
+    check_json_limits(text, _HEADER_TITLE)
     with sealed_zip.create(file) as archive:
         with sealed_zip.create_member(archive, _HEADER) as member:
             member.write(text)
@@ -89,7 +88,7 @@ def read(file: IO[bytes], name: str | os.PathLike[str]) -> tuple[MondrianForest,
         return _unpack(sealed_zip.read_verified(file), file.seek(0, os.SEEK_END))
 
 
-def read_header(file: IO[bytes], name: str | os.PathLike[str], max_bytes: int = _MAX_HEADER_BYTES) -> dict[str, Any]:
+def read_header(file: IO[bytes], name: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Read the header alone, up to max_bytes, without the arrays and without checking the digest."""
     with damaged_file_errors(name), sealed_zip.open_unverified(file) as archive:
         n_bytes = archive.getinfo(_HEADER).file_size
@@ -183,8 +182,8 @@ def _unpack(members: sealed_zip.Members, n_bytes: int) -> tuple[MondrianForest, 
 
 
 def _header_of(content: bytes | memoryview) -> dict[str, Any]:
-    text = bytes(content[: _MAX_HEADER_BYTES + 1])
-    _check_header_length(text)
+    text = bytes(content[: MAX_JSON_BYTES + 1])
+    check_json_limits(text, _HEADER_TITLE)
     header = json.loads(text.decode())  # given bytes, json would also accept UTF-16 and UTF-32
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError("this is not a forest of imondrian.")
@@ -196,32 +195,6 @@ def _header_of(content: bytes | memoryview) -> dict[str, Any]:
     ):
         raise ValueError(f"the header's entries are not those of a model file: {sorted(header)}.")
     return header
-
-
-def _check_header_length(text: bytes) -> None:
-    """Raise InvalidInputError if reading the header would need too much memory; writing has the same limits."""
-    if len(text) > _MAX_HEADER_BYTES:
-        raise InvalidInputError(
-            f"The header of a model file can have at most {_MAX_HEADER_BYTES} bytes, but would have {len(text)}."
-        )
-    syntax = _outside_strings(text)
-    if syntax.count(b"[") + syntax.count(b"{") > _MAX_CONTAINERS or syntax.count(b":") > _MAX_CONTAINERS:
-        raise InvalidInputError(
-            f"The header of a model file can have at most {_MAX_CONTAINERS} lists, objects or keys."
-        )
-    if syntax.count(b",") > _MAX_VALUES:
-        raise InvalidInputError(f"The header of a model file can have at most {_MAX_VALUES} values.")
-
-
-def _outside_strings(text: bytes) -> bytes:
-    """Return the part of a JSON text in UTF-8 that is outside strings, in linear time and memory.
-
-    After an error in the syntax the result may be too short, but no text is parsed beyond its first error.
-    """
-    without_escapes = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    characters = np.frombuffer(without_escapes, np.uint8)
-    is_inside = np.logical_xor.accumulate(characters == ord('"'))
-    return characters[~is_inside].tobytes()
 
 
 def _check_forest(forest: MondrianForest, sampler: Sampler, trees: Trees, moments: Array) -> None:

@@ -27,12 +27,18 @@ _MAX_DOUBLINGS = 30
 
 
 def use_receivers(store: Store, receivers: Sequence[Receiver]) -> None:
-    """Tell the store who is notified of new events; changes it only if the receivers have changed."""
+    """Tell the store who is notified of new events; changes it only if the receivers have changed.
+
+    If the disk is full, what waits for former receivers is deleted at a later start.
+    """
     keys = tuple(receiver.key for receiver in receivers)
     store.events.receivers = keys
     if store.events.has_other_receivers(keys):
-        with store.transaction():
-            store.events.use_receivers(keys)
+        try:
+            with store.transaction():
+                store.events.use_receivers(keys)
+        except StorageError as error:
+            _LOG.warning("Notifications for former receivers were not deleted: %s", error)
 
 
 class Notifier:

@@ -247,7 +247,7 @@ class Registry:
     def close(self, seconds: float | None = None) -> None:
         """Apply queued requests, save snapshots, and close the store.
 
-        Requests that are not applied within `seconds` are in the journal, and are replayed at the next start.
+        What is not applied and saved within `seconds` is in the journal, and is replayed at the next start.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
 
@@ -262,7 +262,9 @@ class Registry:
                 handle.worker.stop()
             late = [handle.record.name for handle in self.all() if not handle.worker.wait_for_end(seconds_left())]
             if late:
-                _LOG.warning("Queued requests of %s are replayed at the next start.", ", ".join(late))
+                _LOG.warning(
+                    "There was no time for a snapshot of %s: the next start replays the journal.", ", ".join(late)
+                )
             self.notifier.close()
             self.writer.close()
             self._store.close()

@@ -216,8 +216,11 @@ class EventTable:
 
     def _count(self, key: str, n_sent: int, n_given_up: int) -> None:
         if n_sent or n_given_up:
-            sql = "UPDATE receivers SET sent = sent + ?, given_up = given_up + ? WHERE receiver = ?"
-            self._database.execute(sql, (n_sent, n_given_up, key))
+            sql = (
+                "INSERT INTO receivers VALUES (?, ?, ?) ON CONFLICT (receiver)"
+                " DO UPDATE SET sent = sent + excluded.sent, given_up = given_up + excluded.given_up"
+            )
+            self._database.execute(sql, (key, n_sent, n_given_up))
 
     # -- silences -----------------------------------------------------------------------------------------------
 
