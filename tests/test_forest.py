@@ -278,7 +278,7 @@ def test_an_unknown_kind_of_score_is_named(method):
         ({"seed": 2**64}, "seed must be between 0"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),
         ({"scale": "mad"}, "scale must be None, 'std' or one weight per feature, but is 'mad'"),
-        ({"scale": [1.0, 0.0]}, r"scale must be positive and finite, but scale\[1\] is 0.0"),
+        ({"scale": [1.0, 0.0]}, r"scale must be between 1e-153 and 1e\+153, but scale\[1\] is 0.0"),
         ({"scale": [1.0, np.nan]}, r"but scale\[1\] is nan"),
         ({"scale": [[1.0, 2.0]]}, "scale must have one weight for each"),
     ],

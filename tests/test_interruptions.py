@@ -540,7 +540,7 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path):
 def test_an_interrupted_join_is_done_completely_or_not_at_all(settings):
     def new(seed=1):
         forest = MondrianForest(4, seed=seed, **settings)
-        forest.score_and_extend(X[:100], "size")  # from now on, a window maintains levels
+        forest.score_and_extend(X[:100], "size")  # from now on, a window maintains the typical log sizes
         return forest
 
     other, before = new(2), to_bytes(new())
@@ -602,15 +602,15 @@ def test_a_river_model_knows_the_feature_names_of_an_interrupted_call_if_the_for
         model.learn_one({"b": 1.0})
         return model
 
-    n_known = []
-    for text in (3.0, "text"):
-        for model in interrupted(new, lambda model, value=text: model.learn_one({"b": 0.5, "zzz": value})):
+    were_known = []
+    for value in (3.0, "text"):
+        for model in interrupted(new, lambda model, value=value: model.learn_one({"b": 0.5, "zzz": value})):
             is_known = model._forest.n_features == 2
             model.learn_one({"b": 0.0, "c": 1.0})
             assert list(model.explain_one({"b": 0.0, "c": 1.0})) == (["b", "zzz", "c"] if is_known else ["b", "c"])
-            assert model._forest.categorical == ((1,) if is_known and text == "text" else ())
-            n_known.append(is_known)
-    assert 0 < sum(n_known) < len(n_known)
+            assert model._forest.categorical == ((1,) if is_known and value == "text" else ())
+            were_known.append(is_known)
+    assert 0 < sum(were_known) < len(were_known)
 
 
 FIRST_ROWS = {
@@ -622,7 +622,7 @@ LATER_ROWS = [{"a": float(x), "d": "x" if y > 0 else "y", "b": float(z)} for x, 
 
 
 def results_of(model):
-    """Return scores and parts after learning rows in which `a` and `b` are numbers."""
+    """Return the explanations of rows in which `a` and `b` are numbers, after learning these rows."""
     for row in LATER_ROWS:
         model.learn_one(row)
     return [model.explain_one(row) for row in LATER_ROWS]

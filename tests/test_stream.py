@@ -106,7 +106,7 @@ def test_a_point_is_scored_before_it_is_learned():
 
 
 def test_scores_are_those_of_the_forest():
-    """For kinds without a level, the scores are those of calling `score_one` and `extend_one` for each row."""
+    """For kinds without typical log sizes, scores are those of calling `score_one` and `extend_one` for each row."""
     detector, forest = detector_of(preset="paper"), MondrianForest(7, max_samples=16, scale=None, seed=3, window=64)
     for i, x in enumerate(X[:150]):
         expected = 0.5 if i == 0 else forest.score_one(x)
@@ -420,7 +420,7 @@ def test_an_interrupted_batch_leaves_a_sound_detector(tmp_path, n_jobs):
     assert n_interrupted > 0
 
 
-def test_forgetting_an_outlier_restores_weights_and_levels():
+def test_forgetting_an_outlier_restores_weights_and_typical_log_sizes():
     detector = StreamDetector(2, window=512, n_trees=50, threshold=0.5)
     rows = np.random.default_rng(0).normal(size=(1160, 2))
     detector.process_many(rows[:1000])

@@ -116,7 +116,7 @@ def load_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def to_bytes(model: Any, extra: dict[str, Any] | None = None) -> bytes:
-    """Return the content of a model file as bytes; the parameters are those of `save`."""
+    """Return the content of a model file as bytes; `model` and `extra` are as in `save`, but a fleet is refused."""
     file = io.BytesIO()
     forest, notes = _parts(model, extra or {})
     storage.write(forest, file, notes)

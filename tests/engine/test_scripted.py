@@ -12,7 +12,7 @@ from imondrian.engine.reservoir import forget_points
 from tests.strategies import built, extended
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="draws can be scripted only without JIT compilation")
-HALF = math.log(2)  # the exponential draw for a uniform draw of 0.5
+LN_2 = math.log(2)  # the exponential draw for a uniform draw of 0.5
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_build_extend_and_forget_follow_the_script(script):
     tree = plain_tree(trees, 0)
     assert tree.split_feature.tolist() == [1, 0, -1, -1, -1]
     assert tree.split_value[:2].tolist() == [1.5, 0.5]
-    assert tree.split_time[:2].tolist() == [HALF / 6, HALF / 6 + HALF]
+    assert tree.split_time[:2].tolist() == [LN_2 / 6, LN_2 / 6 + LN_2]
     assert tree.lower.tolist() == [[0, 0], [0, 0], [4, 2], [0, 0], [1, 0]]
     assert tree.upper.tolist() == [[4, 2], [1, 0], [4, 2], [0, 0], [1, 0]]
 
@@ -47,7 +47,7 @@ def test_build_extend_and_forget_follow_the_script(script):
     tree = plain_tree(extended(trees, [[0.5, -3.0]]), 0)
     assert tree.split_feature.tolist() == [1, 1, -1, -1, 0, -1, -1]
     assert tree.split_value[1] == -1.5
-    assert tree.split_time[1] == pytest.approx(HALF / 6 + HALF / 6)
+    assert tree.split_time[1] == pytest.approx(LN_2 / 6 + LN_2 / 6)
     assert tree.lower[:4].tolist() == [[0, -3], [0, -3], [4, 2], [0.5, -3]]
     assert tree.population.tolist() == [4, 3, 1, 1, 2, 1, 1]
 

@@ -43,5 +43,5 @@ def test_an_incident_without_times_names_its_rows(is_open):
 
 def test_a_report_without_incidents_says_so():
     reader = read(report_of("x", []))
-    assert "There are none: no row was unusual enough." in reader.texts
+    assert "There are none: no row or group of rows was unusual enough." in reader.texts
     assert "table" not in reader.tags

@@ -124,7 +124,8 @@ def test_a_failed_snapshot_is_reported_and_retried_at_the_next_start(killed_fold
         registry = Registry(killed_folder)
         assert "under other versions" in registry.damage_reports[0]
         assert (
-            "could not be saved: The data could not be stored: database or disk is full" in registry.damage_reports[1]
+            "could not be saved: The data could not be stored or read: database or disk is full"
+            in registry.damage_reports[1]
         )
         shutil.copytree(killed_folder, killed_folder.with_name("again"))
         registry.close()

@@ -16,7 +16,7 @@ from imondrian.base.copying import shallow_copy
 from imondrian.engine.histogram import count_in_bins
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_COUNT
-from imondrian.forest.inputs import as_count, as_number
+from imondrian.forest.inputs import as_count, number_or_nan
 
 _N_BINS = 64
 _MIN_BLOCKS = 8
@@ -43,9 +43,9 @@ def restored_drift(index: Any, since: Any, what: Any, value: Any, usual: Any) ->
         raise ValueError(f"the kind of a drift must be {OUTSIDE!r} or {SCORES!r}, but is {what!r}.")
     index = as_count(index, "the row of a drift", 0, MAX_COUNT)
     since = as_count(since, "the first row of a drift", 0, index)
-    statistics = [as_number(statistic, "a statistic of a drift") for statistic in (value, usual)]
+    statistics = [number_or_nan(value), number_or_nan(usual)]
     if not np.isfinite(statistics).all():
-        raise ValueError(f"the statistics of a drift must be finite, but are {statistics}.")
+        raise ValueError(f"the statistics of a drift must be finite numbers, but are {value!r:.99} and {usual!r:.99}.")
     return Drift(index, since, what, *statistics)
 
 
@@ -131,7 +131,7 @@ class DriftMonitor:
                 raise ValueError(f"the state of the drift monitor is damaged: {name}.")
             setattr(self, name, array)
         if (self.moments[:, _MEAN] > 1.0).any():
-            raise ValueError("the state of the drift monitor is damaged: the mean of a share is above 1.")
+            raise ValueError("the state of the drift monitor is damaged: the mean of a statistic is above 1.")
         if not isinstance(state["was_odd"], bool):
             raise ValueError("the state of the drift monitor is damaged: was_odd.")  # noqa: TRY004
         self.counts = [as_count(n, "a count of the drift monitor", 0, _MAX_INSERTIONS) for n in state["counts"]]

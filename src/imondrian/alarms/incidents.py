@@ -12,7 +12,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.base.option_types import VIEWS, View
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_COUNT
-from imondrian.forest.inputs import as_count, as_number, number_of_text
+from imondrian.forest.inputs import as_count, number_of_text, number_or_nan
 
 N_INCIDENTS_STORED = 64
 NO_INCIDENT = -1  # in arrays of incident numbers
@@ -233,7 +233,7 @@ class IncidentTracker:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether there has been no alarm for so long that no incident is open."""
+        """Whether the last run of alarms has ended, or there was none: then rows without an alarm change nothing."""
         return self._run is None
 
     def keep_latest(self, n_incidents: int) -> None:
@@ -473,7 +473,7 @@ def _restored_run(run: Any, n_seen: int) -> _Run:
 
 def _finite(value: Any) -> float:
     """Return a number of a file; raise ValueError if it is not finite."""
-    number = as_number(value, "a number of an incident")
+    number = number_or_nan(value)
     if not math.isfinite(number):
-        raise ValueError(f"the numbers of an incident must be finite, but one is {value!r}.")
+        raise ValueError(f"the numbers of an incident must be finite numbers, but one is {value!r:.200}.")
     return number

@@ -38,7 +38,7 @@ from imondrian.engine.surprise import (
     tail_threshold,
     write_surprises,
 )
-from imondrian.forest.inputs import as_count, as_number
+from imondrian.forest.inputs import as_count, number_or_nan
 from imondrian.forest.order_statistics import quantile_of_copies
 
 FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names of rules
@@ -355,7 +355,7 @@ class StreamingThreshold:
             If the state is invalid.
         """
         histogram, weight = np.array(state["histogram"], dtype=np.float64), float(state["weight"])
-        since = as_number(state.get("since", RUN_LENGTH), "the number of scores since a surprising one")
+        since = number_or_nan(state.get("since", RUN_LENGTH))
         if histogram.shape != self.histogram.shape:
             raise ValueError("the histogram of scores is damaged.")
         check_histogram(histogram, weight, since)

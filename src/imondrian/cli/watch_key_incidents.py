@@ -1,4 +1,4 @@
-"""Openings and closings of the incidents of many keys, as JSON values for a person: key, rows from 1, times."""
+"""Openings and closings of the incidents of many keys, as JSON values with the key, row numbers from 1 and times."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.keys import Key
 from imondrian.fleet.results import KeyEvent
 
-_MAX_ALARMS = 64  # of a key that are remembered before the unnecessary ones are looked for
+_MAX_ALARMS = 64  # of a key; if more are remembered, those that are no longer needed are forgotten
 _MAX_KEYS = 10_000  # whose alarms are remembered; those that were remembered first are forgotten first
 _MAX_NUMBER = 2**53
 
 
 class StreamRow(NamedTuple):
-    """A row as a person knows it."""
+    """The number and the time of a row, by which the output refers to it."""
 
     number: int  # in the stream, from 1
     time: TimeValue  # value of the time column

@@ -35,20 +35,22 @@ def write_rarities(table: CategoryTable, X: Array, sample_size: int) -> None:
 
 
 @kernel
-def write_rarities_in_turn(table: CategoryTable, X: Array, leaving: Array, sample_size: int, max_entries: int) -> None:
+def write_rarities_and_count(
+    table: CategoryTable, X: Array, leaving: Array, sample_size: int, max_entries: int
+) -> None:
     """Write the rarities of each coded row and then count the row, as if the rows arrived one after the other.
 
-    The categories leaving[i] are no longer counted when row i has arrived; there are none if they are NaN or if
-    `leaving` has no rows.
+    leaving[i] has the categories of the point that row i replaces; they are no longer counted afterwards. If it is NaN,
+    or if `leaving` has no rows, no point is replaced.
     """
     write_and_count(table, X, leaving, sample_size, max_entries)
 
 
 @kernel
 def write_rarities_ahead(table: CategoryTable, X: Array, leaving: Array, sample_size: int, max_entries: int) -> None:
-    """Like `write_rarities_in_turn`, but the counts do not change; provided that no category would be dropped.
+    """Like `write_rarities_and_count`, but restore the counts afterwards; this requires that no category is dropped.
 
-    One kernel, because a signal can interrupt a program only between two kernels.
+    Both are done in one kernel, which a signal cannot interrupt, so that no other code sees the temporary counts.
     """
     write_and_count(table, X, leaving, sample_size, max_entries)
     uncount_rows(table, X, leaving)
@@ -56,7 +58,7 @@ def write_rarities_ahead(table: CategoryTable, X: Array, leaving: Array, sample_
 
 @kernel
 def count_rows(table: CategoryTable, X: Array, leaving: Array, max_entries: int) -> None:
-    """Count the rows as `write_rarities_in_turn` does."""
+    """Count the rows as `write_rarities_and_count` does."""
     for i in range(X.shape[0]):
         count_row(table, X[i], leaving, i, max_entries)
     table.totals[N_UPDATES] += 1

@@ -34,7 +34,7 @@ from imondrian.engine.window import (
 COUNTS = np.dtype(
     [
         ("number", np.int64),  # number of the next point of the window
-        ("next_step", np.int64),  # number of points after which weights and levels are updated next
+        ("next_step", np.int64),  # number of points after which weights and typical log sizes are updated next
         ("n_seen", np.int64),  # rows so far
         ("n_skipped", np.int64),  # of them unusable
         ("n_scored", np.int64),  # of them usable

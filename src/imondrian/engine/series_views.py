@@ -47,7 +47,7 @@ def write_views(  # noqa: PLR0913, PLR0917
     hours : array of shape (2, HOURS_PER_DAY, n_features)
         For each hour of the day, the number of values learned (up to N_VALUES_OF_HOUR), and their mean.
     level : array of shape (2, n_features)
-        The number of values learned since the last hole, and their exponential mean.
+        The number of values learned since the last hole (up to 1 / _LEVEL_WEIGHT, or 289), and their exponential mean.
     mean_deviation : array of shape (N_VIEWS, n_features)
         The mean absolute deviation of about N_VALUES_OF_DEVIATION latest values; 0 if not known.
     clock : array of shape (2,)

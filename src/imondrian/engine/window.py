@@ -36,7 +36,7 @@ STEPS_PER_WINDOW = 8  # weights and typical log sizes are updated so often while
 
 
 class Selection(NamedTuple):
-    """Which points of the window a tree holds: at most one of each `stratum` consecutive points."""
+    """Which points of the window a tree holds: at most one of each stratum, a block of `stratum` consecutive points."""
 
     share: float  # probability that a tree holds a given point
     stratum: int  # share * stratum is at most 1

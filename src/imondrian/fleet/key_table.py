@@ -25,7 +25,7 @@ _KEYS_AT_ONCE = 64  # read from the store at a time; their states need memory in
 
 
 class _Departures(NamedTuple):
-    """Keys that leave memory; replaced as a whole, so that an interruption leaves old or new."""
+    """Keys that leave memory; replaced as a whole, so that an interruption leaves the old or the new value."""
 
     leaving: tuple[Key, ...] = ()  # to be removed from memory; they are in the store, or dropped
     n_dropped: int = 0  # keys dropped so far, including those in `leaving`

@@ -104,6 +104,14 @@ def as_number(value: Any, name: Any) -> float:
     raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.")
 
 
+def number_or_nan(value: Any) -> float:
+    """Return a number of a file; NaN if it is something else."""
+    try:
+        return as_number(value, "")
+    except InvalidInputError:
+        return math.nan
+
+
 def number_of_text(text: str) -> float | None:
     """Return the number of a text in decimal notation; None if it has a sign, is too large, or is something else.
 
@@ -133,7 +141,9 @@ def as_weights(weights: Any, n_features: int | None) -> Array:
     wrong = ~((array >= 1 / MAX_VALUE) & (array <= MAX_VALUE))
     if wrong.any():
         j = int(np.flatnonzero(wrong)[0])
-        raise InvalidInputError(f"scale must be positive and finite, but scale[{j}] is {array[j]}.")
+        raise InvalidInputError(
+            f"scale must be between {1 / MAX_VALUE:g} and {MAX_VALUE:g}, but scale[{j}] is {array[j]}."
+        )
     return array
 
 

@@ -121,5 +121,5 @@ def _write_negative_zeros(trees: Trees, positions: Array) -> None:
         raise ValueError("negative_zeros.npy is damaged: its positions are not in ascending order in the boxes.")
     t, slot = np.divmod(positions // n_bounds, trees.boxes.shape[1])
     if (slot >= trees.heads["n_leaves"][t] - 1).any() or (bounds[positions] != 0.0).any():
-        raise ValueError("negative_zeros.npy is damaged: a bound is not zero.")
+        raise ValueError("negative_zeros.npy is damaged: a position is not that of a bound that is zero.")
     bounds[positions] = -0.0

@@ -50,7 +50,7 @@ def write_series_report(report: SeriesReport, file: IO[bytes]) -> None:
 
 def _incidents(incidents: Sequence[IncidentEntry]) -> str:
     if not incidents:
-        return "<section><h2>Incidents</h2><p>There are none: no row was unusual enough.</p></section>"
+        return "<section><h2>Incidents</h2><p>There are none: no row or group of rows was unusual enough.</p></section>"
     heads = "".join(
         f"<th{style}>{name}</th>"
         for name, style in (

@@ -187,7 +187,7 @@ def column_values(column: Any) -> list[Any]:
         return [categories[code] for code in column.cat.codes.tolist()]
     if isinstance(getattr(column, "dtype", None), np.dtype):
         array = _as_array(column)
-        return list(array) if array.dtype.kind in "mM" else array.tolist()  # `tolist` makes integers of nanoseconds
+        return list(array) if array.dtype.kind in "mM" else array.tolist()  # `tolist` converts nanoseconds to integers
     values: list[Any] = column.to_list() if hasattr(column, "to_list") else column.to_pylist()
     return values
 

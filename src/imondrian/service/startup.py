@@ -26,7 +26,7 @@ class StartingApp:
     make : callable
         Makes the application; called in a thread.
     on_wait : callable
-        Called in the event loop every few seconds until then.
+        Called in the event loop every few seconds until the application is made.
     on_ready, on_failure : callable
         Called in the event loop once the application receives requests, or if it could not be made.
 

@@ -72,9 +72,9 @@ def fit(  # noqa: PLR0913
         As in `MondrianForest`; "std" uses the standard deviations of all samples together.
     threshold : "preset", "auto", "kmeans", float, or a string such as "top 5%", default="preset"
         Which rows are anomalies, as on the command line. A number p below 0.5: those whose surprise is above -log10(p),
-        so an ordinary row is one with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that share
-        of the rows. "kmeans": those above the midpoint of two clusters of scores. 0.5, or "score 0.6": those with a
-        score above it. "auto": 0.001 with the preset "practice", 0.5 with "paper". "preset": "auto" with "practice",
+        so an ordinary row is flagged with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that
+        share of the rows. "kmeans": those above the midpoint of two clusters of scores. 0.5, or "score 0.6": those with
+        a score above it. "auto": 0.001 with the preset "practice", 0.5 with "paper". "preset": "auto" with "practice",
         "kmeans" with "paper". It is computed from the scores of the rows that the trees hold.
     categorical : sequence of str or int, or mask, default=()
         Further features that are categories: columns of numbers of which only equality counts, by name; or, if one

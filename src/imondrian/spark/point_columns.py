@@ -64,7 +64,8 @@ def features_of_model(
         return column, Features(None, None, chosen)
     names = checked_names(df, features)
     for j, name in enumerate(names):
-        _check_type(df, name, "numbers", is_category=j in chosen)
+        allowed = "numbers, text or booleans" if j in chosen else "numbers"
+        _check_type(df, name, allowed, is_category=j in chosen)
     columns = [_category_column(df, name) if j in chosen else _number_column(name) for j, name in enumerate(names)]
     return _point_column(columns, chosen), Features(names, len(names), chosen)
 

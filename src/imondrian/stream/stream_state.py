@@ -87,7 +87,7 @@ class StreamState:
     def with_rows(self, rows: StreamRows, gaps: StreamGaps) -> "tuple[StreamState, Array]":
         """Return a state whose builder knows the rows, which are not counted yet, and the points they complete.
 
-        The rows are filled; `gaps` includes theirs.
+        Missing numbers in the rows have already been replaced, and are recorded in `gaps`.
         """
         other = shallow_copy(self)
         other.builder, other.gaps, other.names = self.builder.copy(), gaps, rows.names
@@ -181,7 +181,7 @@ class StreamState:
         return rule.value if rule.name == SURPRISE else _DEFAULT_LEVEL
 
     def count_row(self, score: float) -> float:
-        """Count the score of one row that the forest was shown and after which no step of the window ends.
+        """Count the score of one row that the forest was shown and after which the window takes no step.
 
         Return its surprise. The row must not be an alarm, nor end a run of alarms.
         """
@@ -249,7 +249,7 @@ class StreamState:
             raise ValueError(f"row {last} is mentioned, but only {self.n_seen} have been seen.")
 
     def _update_monitor(self, scores: Array, steps: list[Step]) -> None:
-        """Pass the scores to the drift monitor; its blocks are the steps of a full window."""
+        """Pass the scores to the drift monitor; its blocks are the rows between two steps of a full window."""
         first = 0
         for step in steps:
             self.monitor.count(scores[first : step.n_rows])

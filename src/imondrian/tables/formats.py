@@ -38,7 +38,7 @@ def output_format(path: str) -> str:
     Raises
     ------
     InvalidInputError
-        If the extension is unknown or `.gz`.
+        If the extension is unknown, `.gz` or that of a workbook.
     """
     found = "csv" if path == "-" else format_by_name(path)
     if found is None or not path.lower().endswith((*_WRITTEN, "-")):

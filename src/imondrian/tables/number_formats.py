@@ -104,7 +104,7 @@ def recognise_format(
     rules: FormatRules = NO_RULES,
     hint: str | None = None,
 ) -> FoundFormat | None:
-    """Return how the numbers of a column are written; None if most of its cells are not numbers.
+    """Return how the numbers of a column are written; None if fewer than 90 % of its cells are numbers.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def _n_filled(row: list[str]) -> int:
 
 
 def is_number(text: str) -> bool:
-    """Return True if a text is a number with a decimal point."""
+    """Return True if a text is a number; decimals must follow a point, not a comma."""
     try:
         float(text)
     except ValueError:

@@ -1,1 +1,23 @@
 """The implementation of the commands; their options are parsed in `app`."""
+
+import sys
+
+_BLAS = "scipy.linalg.cython_blas"
+
+
+def _load_numba_without_scipy() -> None:
+    """Load Numba's array functions without SciPy, which takes 0.1 s.
+
+    When they are loaded, they import SciPy's BLAS if they can, to find out whether `np.cov` can be compiled. No kernel
+    needs that. Only the command line does this: in a program of a user, it could disable `np.cov`.
+    """
+    if _BLAS in sys.modules:
+        return
+    sys.modules[_BLAS] = None  # type: ignore[assignment]  # importing it raises ImportError
+    try:
+        import numba.np.arraymath  # noqa: F401
+    finally:
+        del sys.modules[_BLAS]
+
+
+_load_numba_without_scipy()

@@ -130,7 +130,7 @@ def _commands(options: IncidentOptions, console: Console) -> EventCommands | Non
 
 
 def _wait_and_save(watcher: "Watcher | KeyedWatcher", commands: EventCommands | None) -> None:
-    """Save the detector once no command is pending: a later run does not repeat commands for rows before the save."""
+    """Save the detector once no command is pending: a run that resumes from the file would not run it again."""
     if commands is not None:
         commands.wait()
     watcher.save()
@@ -139,8 +139,8 @@ def _wait_and_save(watcher: "Watcher | KeyedWatcher", commands: EventCommands | 
 def _stop_on_signals(stream: WatchInput, output: WatchOutput, commands: EventCommands | None) -> None:
     """Make a signal end the stream cleanly; a second SIGINT or SIGTERM ends the program immediately.
 
-    Output that nobody reads delays the end by a few seconds at most, commands by the time of one command. A hangup may
-    arrive twice, from the system and from the shell; the second one has no effect.
+    Output that nobody reads delays the end by a few seconds at most, pending commands by at most the timeout of one. A
+    hangup may arrive twice, from the system and from the shell; the second one has no effect.
     """
 
     def stop(number: int, _frame: object) -> None:

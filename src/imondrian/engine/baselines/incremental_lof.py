@@ -1,4 +1,7 @@
-"""Kernels of the incremental local outlier factor ([Pokrajac2007], with the factors of [Breunig2000])."""
+"""Kernels of the incremental local outlier factor ([Pokrajac2007], with the factors of [Breunig2000]).
+
+`experiments/baselines/incremental_lof.py` has the full references.
+"""
 
 from typing import NamedTuple
 
@@ -159,7 +162,7 @@ def find_neighbours(tables: Tables, row: int, n_neighbours: int, n_rows: int) ->
 
 @helper
 def add_neighbour(tables: Tables, row: int, slot: int, other: int, square: float) -> None:
-    """Add a row that is later than all current neighbours in the first free slot."""
+    """Put another row, which is later than all current neighbours, into a slot, the first free one."""
     tables.neighbours[row, slot] = other
     tables.squares[row, slot] = square
     if square >= tables.k_squares[row]:
@@ -227,7 +230,7 @@ def enqueue_reaching(tables: Tables, row: int) -> None:
 
 @helper
 def has_neighbour(tables: Tables, row: int, other: int, square: float) -> bool:
-    """Return True if the other row, at that squared distance, is among the neighbours of a row that has all k."""
+    """Return True if the other row, at this squared distance, is a neighbour of a row, which must have k neighbours."""
     last = tables.neighbours[row, tables.farthest[row]]
     return square < tables.k_squares[row] or (square == tables.k_squares[row] and other <= last)
 
@@ -289,7 +292,7 @@ def enqueue(tables: Tables, what: int, row: int) -> None:
 
 @helper
 def link(tables: Tables, row: int, slot: int) -> None:
-    """Add the row to the list of rows that have the row in that slot as a neighbour."""
+    """Add the row to the list of rows that have its neighbour in this slot as a neighbour."""
     entry, neighbour = row * tables.neighbours.shape[1] + slot, tables.neighbours[row, slot]
     after = tables.first[neighbour]
     tables.following[entry] = after
@@ -301,7 +304,7 @@ def link(tables: Tables, row: int, slot: int) -> None:
 
 @helper
 def unlink(tables: Tables, row: int, slot: int) -> None:
-    """Remove the row from the list of rows that have the row in that slot as a neighbour."""
+    """Remove the row from the list of rows that have its neighbour in this slot as a neighbour."""
     entry = row * tables.neighbours.shape[1] + slot
     before, after = tables.preceding[entry], tables.following[entry]
     if before == _NO_ENTRY:

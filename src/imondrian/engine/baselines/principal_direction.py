@@ -1,4 +1,7 @@
-"""Kernels of the oversampling principal component analysis: the first principal direction by the power method."""
+"""Kernels of the oversampling principal component analysis: the first principal direction by the power method.
+
+`experiments/baselines/principal_direction.py` has the full reference of [Yeh2009].
+"""
 
 import numpy as np
 
@@ -13,7 +16,10 @@ _OFFSET = 1e-6  # offset of the initial direction from the first axis
 def write_principal_directions(
     scatter: Array, rows: Array, weight: float, directions: Array, eigenvalues: Array
 ) -> None:
-    """Write the first eigenvector of diag(scatter) + weight * row row^T and its eigenvalue, for each row."""
+    """Write the first eigenvector of diag(scatter) + weight * row row^T and its eigenvalue, for each row.
+
+    The largest scatter must be the first.
+    """
     for i in range(rows.shape[0]):
         if weight == 0.0:
             start(directions, i, 0.0)

@@ -1,4 +1,4 @@
-"""Detectors of scikit-learn and PyOD with the interface of the compared systems."""
+"""Detectors of scikit-learn and PyOD, wrapped so that they have the interface `Detector`."""
 
 import warnings
 from typing import Any, Self

@@ -87,7 +87,7 @@ def _agreement(record: Record) -> list[str]:
 
 
 def _pairs(comparisons: list[Comparison]) -> list[tuple[Comparison, Comparison]]:
-    """Pair iMForest with every other method in every table cell."""
+    """Pair the result of iMForest with that of every other method on the same set and part."""
     forest = {entry.cell[2:]: entry for entry in comparisons if entry.cell.method == "imforest"}
     others = [entry for entry in comparisons if entry.cell.method != "imforest"]
     return [(forest[entry.cell[2:]], entry) for entry in others if entry.cell[2:] in forest]

@@ -18,7 +18,7 @@ from imondrian.engine.category_counts import (
     look_up_counts,
     write_rarities,
     write_rarities_ahead,
-    write_rarities_in_turn,
+    write_rarities_and_count,
 )
 from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_COUNT, MAX_VALUE, NO_LIMIT
@@ -94,7 +94,7 @@ class CategoryCounts:
         self.reserve(X.shape[0])
         if leaving.shape[0] == 0 and int(self._table.n_used.max()) + X.shape[0] > self._max_entries:
             copied = CategoryTable(*(array.copy() for array in self._table))  # categories may be dropped from it
-            write_rarities_in_turn(copied, X, leaving, self._sample_size, self._max_entries)
+            write_rarities_and_count(copied, X, leaving, self._sample_size, self._max_entries)
             return
         arguments = (self._table, X, leaving, self._sample_size, self._max_entries)
         call_without_dispatch(write_rarities_ahead, *arguments)

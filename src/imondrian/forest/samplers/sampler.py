@@ -122,7 +122,7 @@ class Sampler(Protocol):
         """Prepare for points of n_coordinates coordinates; return the number of slots per tree to allocate first."""
 
     def copies_rows(self, n_rows: int) -> bool:
-        """Return True if `build` copies a sample of n_rows rows for each tree, so that others may change the rows."""
+        """Return True if `build` on n_rows rows copies a sample for each tree, so that others may change the rows."""
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
         """Build empty trees on n_rows rows, of which X contains the latest; all of them, if there is no window."""

@@ -50,8 +50,9 @@ _UNLIKELY = 60.0  # minus the log of the largest probability that, at a given ti
 class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
-    A tree holds at most one of each `stratum` consecutive points, so that it needs few more slots than the points it
-    holds on average. If the stratum is 1, points are selected independently, and there are enough slots that, at any
+    Strata are blocks of `stratum` consecutive points. A tree holds at most one point of each stratum, so that it needs
+    few more slots than the points it holds on average. If `stratum` is 1, points are selected independently, and there
+    are enough slots that, at any
     given time, the probability of needing more is below exp(-60) (a point without a free slot is not inserted). So
     memory is fixed. Trees read from a file get these slots only when points arrive. Feature weights, and the typical
     log sizes to which the score "size" is relative, are updated after every eighth of the window (until the window is
@@ -299,7 +300,7 @@ class Window:
         self._set_stratum(*strata or [1])  # in older files, points are selected independently
 
     def _set_stratum(self, stratum: int) -> None:
-        """Select points as the trees have been doing; raise ValueError if no window does so."""
+        """Continue with the stratum stored in a file; raise ValueError unless it is 1 or that of a new window."""
         if stratum not in (1, self.selection.stratum):
             raise ValueError(f"the stratum of the window must be {self.selection.stratum} or 1, but is {stratum}.")
         self.selection = self.selection._replace(stratum=stratum)
@@ -494,8 +495,9 @@ def selection_of(window: int, n_samples: int) -> Selection:
 def capacity(length: int, selection: Selection) -> int:
     """Return the number of slots that a tree needs for the points of a window that it selects.
 
-    A window touches one stratum more than it has whole ones. If points are selected independently, a tree exceeds the
-    number, at any given time, with a probability below exp(-60): Chernoff's bound for a Poisson variable.
+    A window overlaps at most ceil((length - 1) / stratum) + 1 strata, and a tree holds at most one point of each. If
+    points are selected independently, a tree exceeds the number, at any given time, with a probability below exp(-60):
+    Chernoff's bound for a Poisson variable.
     """
     if selection.stratum > 1:
         return min((length + selection.stratum - 2) // selection.stratum + 1, length)

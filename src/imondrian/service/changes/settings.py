@@ -1,4 +1,7 @@
-"""The settings of a running detector that can be changed: the threshold, the rules for incidents, and the silence."""
+"""The settings of a running detector that can be changed: the threshold, the rules for incidents, and the silence.
+
+The silence is the time without points after which an incident of missing data opens.
+"""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,9 @@
 """The state of a detector with a key (a fleet, its incidents and latest rows), and its incremental snapshot.
 
-A snapshot is saved in three steps: the latest rows and the replies in the database; the keys that changed in the file
-of the fleet, with the number of the last entry; then the entries up to that number are deleted. After a crash between
-two steps, the file of the fleet says which entries must be replayed, and all of them are there.
+A snapshot is saved in three steps. First, the latest rows and the replies are written to the database. Then the changed
+keys are written to the file of the fleet, with the number of the last journal entry. Finally, the journal entries up to
+that number are deleted. After a crash between two steps, the number in the file of the fleet shows which entries must
+be replayed, and the journal still has all of them.
 """
 
 import json
@@ -62,7 +63,7 @@ class KeyedView(NamedTuple):
         return None if self.rows.latest is None else self.rows.latest.surprise
 
     def write_lock(self) -> AbstractContextManager[None]:
-        """Return the lock that is held for one change: the fleet has its own."""
+        """Return a lock that does nothing: the fleet has its own."""
         return nullcontext()
 
 

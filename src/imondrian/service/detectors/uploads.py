@@ -29,7 +29,7 @@ from imondrian.stream.stream_parameters import restored_parameters
 
 _MODEL_TYPE = "StreamDetector"
 _SERVICE, _SERVICE_SETTINGS = "service", ("time", "silence")  # in the extra values of a model file
-_MAX_HEADER_BYTES = 2**24  # the longest names of the largest number of features need 3 MB, marks of gaps 11 MB
+_MAX_HEADER_BYTES = 2**24  # names of features need at most 3 MB, and the marks of missing numbers (`StreamGaps`) 11 MB
 _MAX_COUNT = 2**52  # rows seen or points shown, so that no counter of the detector can overflow later
 
 
@@ -58,7 +58,7 @@ def check_model(
     _check_matches(_read(content), configuration)
 
 
-def with_service_settings(configuration: dict[str, Any]) -> dict[str, Any]:
+def service_extra(configuration: dict[str, Any]) -> dict[str, Any]:
     """Return what a model file stores beside the detector: the settings of the service, which the detector lacks."""
     return {_SERVICE: {name: configuration[name] for name in _SERVICE_SETTINGS}}
 
@@ -181,5 +181,5 @@ def _categorical_names(detector: StreamDetector, features: list[str]) -> list[st
         raise InvalidInputError(
             "The detector in the model file has categorical features by name, but has not seen a row with names."
         )
-    names = set(RowLayout.of(detector.parameters).categorical)
-    return [name for j, name in enumerate(features) if j in names]
+    indices = set(RowLayout.of(detector.parameters).categorical)
+    return [name for j, name in enumerate(features) if j in indices]

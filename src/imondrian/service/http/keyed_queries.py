@@ -31,7 +31,7 @@ def refuse_key(handle: DetectorHandle, reason: str) -> None:
 
 
 def needed_key(handle: DetectorHandle, key: str | None) -> str | None:
-    """Return the key of a request; raise InvalidInputError if the detector needs one, or has none."""
+    """Return the key of a request; raise InvalidInputError if it is missing, or if the detector has no keys."""
     if key is not None:
         handle.worker.keys  # noqa: B018 (raises an error)
     elif handle.worker.is_keyed:
@@ -99,7 +99,7 @@ def keyed_history_of(registry: Registry, handle: DetectorHandle, key: str, after
 
 
 def explanation_of_keyed_row(registry: Registry, handle: DetectorHandle, key: str, number: int) -> schemas.ExplainedRow:
-    """Return a learned row of a key, explained by its current detector; if the window holds the row, it is left out."""
+    """Return a learned row of a key, explained by the current detector of the key without this row in its window."""
     rows = [row for row in _latest_rows(registry, handle, key) if row.number == number]
     if not rows:
         raise NotFoundError(f"Row {number} of the key is no longer among its latest rows, or has not been seen.")

@@ -47,9 +47,10 @@ class PointExplainer:
         return self._reasons(point, rows, [*unknown, values])
 
     def learned_point(self, rows: Array, values: Sequence[Sequence[Value]], score: float) -> list[schemas.Reason]:
-        """Divide the score that a learned point of one or more rows has in the forest without the point itself.
+        """Divide the score that a learned point of one or more rows had when it arrived.
 
-        If the window no longer holds the point, missing numbers are replaced as if the rows were the next ones.
+        The proportions are those of its parts in the current forest without the point itself. If the window no
+        longer holds the point, missing numbers are replaced as if the rows were the next ones.
         """
         point = self._point_in_window(rows)
         if point is None:

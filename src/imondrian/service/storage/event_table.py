@@ -138,7 +138,7 @@ class EventTable:
         return int(self._database.execute(_LAST_ID).fetchone()[0])
 
     def announced(self, detector: int) -> EventMark:
-        """Return how many events of the journal of a detector are stored."""
+        """Return how far the events of the journal of a detector are stored."""
         sql = (
             "SELECT entry, n_events FROM announced_events WHERE detector = ?"
             " UNION ALL SELECT number, ? FROM announced WHERE detector = ?"  # written by former versions
@@ -286,5 +286,5 @@ def _valid(id_: Any, detector: Any, time: Any, content: Any, digest: Any) -> Sto
 
 
 def _digest(detector: int, time: float, content: str) -> bytes:
-    """Return the digest of an event; the bytes of the text do not depend on the version of Python, as its repr does."""
+    """Return the digest of an event. The text is encoded, because its repr depends on the version of Python."""
     return digest_of(detector, time, content.encode())

@@ -13,7 +13,8 @@ from imondrian.service.limits import Retention
 
 _FORMER_FIELDS = ("number", "time", "score", "threshold", "is_anomaly")  # of versions without surprise
 _ROW_FIELDS = (*_FORMER_FIELDS, "surprise", "incident")  # stored before the values of a row
-_FORMER_LABELS = b"labelled"  # first bytes of a former history with labels; no row has such a number
+# first bytes of a former history with labels; older ones begin with the number of a row, which is never these bytes
+_FORMER_LABELS = b"labelled"
 _WITH_SURPRISE = b"surprise"  # first bytes of a history with surprise
 _WITH_EXPECTED = b"expected"  # first bytes of a history of a series: the values are followed by what was expected
 

@@ -54,12 +54,12 @@ class PendingEvent(NamedTuple):
     is_opening: bool
     time: float
     incident: Incident
-    generation: int
+    generation: int  # of the numbering of incidents; part of their ids, see `EntryApplier`
     times: tuple[tuple[int, RowTime], ...]  # of the rows of the incident
     categories: tuple[tuple[float, Category], ...]  # by code
     replaced: float | None  # when the detector with the incident was replaced, which ends the incident
-    id: str = ""  # of an incident of a key, with the key
-    key: str | None = None
+    id: str = ""  # of the incident, if the detector has a key; otherwise empty
+    key: str | None = None  # of the incident; None if the detector has no key
 
 
 class PendingEvents(NamedTuple):
@@ -83,7 +83,7 @@ class ShownIncidents(NamedTuple):
     """The latest incidents of a detector, with everything that is shown of them."""
 
     incidents: tuple[Incident, ...] = ()
-    generation: int = 0
+    generation: int = 0  # part of the incidents' ids; see `EntryApplier`
     times: Mapping[int, RowTime] = MappingProxyType({})
     categories: Mapping[float, Category] = MappingProxyType({})
 

@@ -194,10 +194,10 @@ class Store:
         self._free_pages()
 
     def end_detector(self, detector: int, latest: Iterable[dict[str, Any]] = ()) -> list[StoredEvent]:
-        """Delete a detector and all its data; its open incidents end, and these events are returned.
+        """Delete a detector and all its data, close its open incidents, and return the closing events.
 
-        Those are the incidents whose opening is stored, but not their closing. `latest` has the latest descriptions of
-        incidents, which are used for those among them.
+        An incident is open if its opening is stored, but not its closing. Descriptions in `latest`, which are more
+        recent, replace the stored descriptions of the same incidents.
         """
         found, current = self.events.open_incidents(detector), {each["id"]: each for each in latest}
         self.remove_detector(detector)
@@ -273,7 +273,7 @@ class Store:
     def cut(self, detector: int, snapshot_number: int, number: int, following: Entry | None = None) -> int:
         """Discard everything after entry `number`, and snapshots after `snapshot_number`.
 
-        Entries are moved to the table `damaged`, and their number is returned; everything else is deleted. Then the
+        Entries are moved to the table `damaged`, and the method returns how many; everything else is deleted. Then the
         entry `following` is added, if any.
         """
         after = (detector, number)
@@ -413,7 +413,7 @@ def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
 @contextmanager
 def _storage_errors(path: Path | None = None) -> Iterator[None]:
     """Raise StorageError instead of the errors of SQLite and of the file system."""
-    problem = "The data could not be stored" if path is None else f"{path} cannot be used"
+    problem = "The data could not be stored or read" if path is None else f"{path} cannot be used"
     try:
         yield
     except sqlite3.Error as error:

@@ -50,8 +50,9 @@ async def events(
     """Send an event whenever an incident opens or closes, as server-sent events; the latest 10,000 are kept.
 
     The data of an event is JSON: `{"id": 7, "event": "opened", "time": 1769862600.0, "incident": {...}}`, with `event`
-    "opened" or "closed", and the incident as in `GET /incidents`. The response begins with the id of the latest event,
-    without data. Comments are sent every 15 seconds.
+    "opened" or "closed", and the incident as in `GET /incidents`. The response begins with an id without data: that of
+    the event after which it continues, by default the latest one. Comments are sent every 15 seconds if there are no
+    events.
     """
     ending = getattr(request.state, "ending", None) or asyncio.Event()
     after = int(last_event_id) if last_event_id else None

@@ -38,7 +38,7 @@ async def listed(
         Order, Query(description="By latest surprise, highest first; by name; or by time, latest first.")
     ] = "surprise",
     limit: Annotated[int, Query(ge=1, le=_MAX_KEYS, description="Maximum number of keys.")] = 100,
-    after: Annotated[int, Query(ge=0, le=Limits().keys, description="Number of keys to leave out at first.")] = 0,
+    after: Annotated[int, Query(ge=0, le=Limits().keys, description="Number of keys to skip.")] = 0,
 ) -> Response:
     """Return the keys of a detector with a key, and the figures of the latest row of each."""
     return await large_response(request, partial(keys_of, handle_of(request, name), search, order, after, limit))

@@ -1,4 +1,4 @@
-"""Routes for detectors: create, list, describe and remove them; download and restore their model files."""
+"""Routes for detectors: create, list, describe, change and remove them; download and restore their model files."""
 
 from functools import partial
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from imondrian.service.changes.journal import MODEL, NEW_MODEL, SETTINGS
 from imondrian.service.changes.replies import reply_to
 from imondrian.service.changes.settings import Changes, check_changeable
 from imondrian.service.detectors.registry import DetectorHandle
-from imondrian.service.detectors.uploads import check_model, with_service_settings
+from imondrian.service.detectors.uploads import check_model, service_extra
 from imondrian.service.errors import validation_message
 from imondrian.service.http import schemas
 from imondrian.service.http.bodies import object_of
@@ -168,4 +168,4 @@ def _file_of(handle: DetectorHandle) -> bytes:
     configuration = handle.configuration
     with handle.worker.read_copy.read() as detector:
         notes = {**detector.notes(), "names": configuration["features"]}
-        return to_bytes(StreamDetector.from_notes(detector.forest, notes), with_service_settings(configuration))
+        return to_bytes(StreamDetector.from_notes(detector.forest, notes), service_extra(configuration))
