@@ -1,8 +1,15 @@
 """Fixtures that run the command line in a separate process, in a temporary folder."""
 
+import io
+import json
 import os
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +29,56 @@ def table_text():
     return "\n".join(["id,name,a,b,c", *lines]) + "\n"
 
 
+class ForkingProcess:
+    """Runs commands in forks of a process that has loaded everything; see `forking.py`."""
+
+    def __init__(self):
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(TIMEOUT)
+        program = [sys.executable, "-m", "tests.cli.forking", str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            program, cwd=Path(__file__).parents[2], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+        )
+        theirs.close()
+        self._threads = ThreadPoolExecutor(3)
+
+    def run(self, folder, arguments, stdin):
+        """Run a command; return its exit code, and what it wrote to standard output and standard error."""
+        ours, theirs = zip(*(os.pipe()[:: 1 if i else -1] for i in range(3)), strict=True)
+        socket.send_fds(self._control, [json.dumps([str(folder), *arguments]).encode()], theirs)
+        for stream in theirs:
+            os.close(stream)
+        written = self._threads.submit(_write_all, ours[0], stdin)
+        output, errors = self._threads.map(_read_all, ours[1:])
+        written.result()
+        return int(self._control.recv(64)), output, errors
+
+    def close(self):
+        self._control.close()
+        self._process.wait(TIMEOUT)
+        self._threads.shutdown()
+
+
+def _write_all(stream, content):
+    with open(stream, "wb") as file, suppress(BrokenPipeError):  # noqa: PTH123
+        file.write(content)
+
+
+def _read_all(stream):
+    with open(stream, "rb") as file:  # noqa: PTH123
+        return file.read()
+
+
+@cache
+def forking_process():
+    return ForkingProcess()
+
+
+def pytest_sessionfinish():
+    if forking_process.cache_info().currsize:
+        forking_process().close()
+
+
 class Shell:
     """Runs commands in a folder."""
 
@@ -29,15 +86,13 @@ class Shell:
         self.folder = folder
 
     def run(self, *arguments, stdin=None, check=0):
-        done = subprocess.run(
-            [*COMMAND, *map(str, arguments)],
-            cwd=self.folder,
-            input=stdin,
-            capture_output=True,
-            timeout=TIMEOUT,
-            text=not isinstance(stdin, bytes),
-            check=False,
-        )
+        is_text = not isinstance(stdin, bytes)
+        content = (stdin or "").encode() if is_text else stdin
+        arguments = [str(argument) for argument in arguments]
+        code, *streams = forking_process().run(self.folder, arguments, content)
+        if is_text:
+            streams = [io.TextIOWrapper(io.BytesIO(stream)).read() for stream in streams]  # with universal newlines
+        done = subprocess.CompletedProcess(arguments, code, *streams)
         assert done.returncode == check, done.stderr
         return done
 
