@@ -42,7 +42,7 @@ def export(
     ----------
     model : IsolationMondrianForest, imondrian.pyod.IMForest, MondrianForest or StreamDetector
         A fitted model with `kind="depth"` and without categorical features. Of a detector, the current state is
-        exported, which does not learn any more. The threshold of a forest is 0.5.
+        exported; the file only scores rows and does not learn them. The threshold of a forest is 0.5.
     path : str or path-like
         The file to write. It is complete at any time: it is written under a temporary name and then renamed.
     dtype : {"float32", "float64"}, default="float32"
@@ -123,7 +123,9 @@ def _exportable(model: Any) -> FittedModel:
         )
     if fitted.categorical:
         names = [fitted.feature_names[j] if fitted.feature_names else j for j in fitted.categorical]
-        raise InvalidInputError(f"Only models without categorical features can be exported, but {names} are.")
+        raise InvalidInputError(
+            f"Only models without categorical features can be exported, but {names} are categorical."
+        )
     if fitted.indicators:
         raise InvalidInputError(
             "Models with missing='indicator' cannot be exported: indicators are categories. Use missing='median'."

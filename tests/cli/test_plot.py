@@ -40,7 +40,7 @@ def test_a_series_is_plotted_with_its_times_and_labels(shell, tmp_path):
     options = ("--window", "256", "--trees", "5", "--label", "label")
     done = shell.run("plot", "series", "metric.csv", *options, "-o", "a.svg")
     assert done.stdout == "a.svg\n"
-    assert "times: column 'ts' (--time names another)\nvalues: load; left out: host" in done.stderr
+    assert "times: column 'ts' (use --time to choose another)\nvalues: load; left out: host" in done.stderr
     assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")  # noqa: S314
     page = shell.run("report", "metric.csv", "--time", "ts", *options, "-o", "r.html")
     assert "a row every 1 h" in page.stdout

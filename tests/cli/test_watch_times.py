@@ -62,7 +62,7 @@ def test_a_resumed_series_equals_one_that_was_never_interrupted(shell):
     text = text_of(values_of(420))
     header, *lines = text.splitlines(keepends=True)
     whole = shell.run("watch", *SERIES, "--model", "whole.imf", stdin=text)
-    assert "times: column 'ts' (--time names another)" in whole.stderr
+    assert "times: column 'ts' (use --time to choose another)" in whole.stderr
     first = shell.run("watch", *SERIES, "--model", "parts.imf", stdin="".join([header, *lines[:200]]))
     rest = [lines[200].replace("2024", "soon"), *lines[201:]]  # the column is known, so it need not be recognised again
     second = shell.run("watch", "--model", "parts.imf", stdin="".join([header, *rest]))

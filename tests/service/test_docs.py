@@ -95,6 +95,6 @@ def test_documented_limits_match_the_code():
         f"latest {retention.history:,} rows",
         f"last {retention.replies:,} replies",
         f"after {retention.points_between_snapshots:,} points, {retention.bytes_between_snapshots // 2**20} MB",
-        f"or {retention.requests_between_snapshots:,} requests without points",
+        f"or {retention.requests_between_snapshots:,} requests that learn no points",
     ):
         assert figure in " ".join(DOCUMENT.split()), figure

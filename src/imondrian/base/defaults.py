@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 N_TREES = 100
 MAX_SAMPLES = 256
 WINDOW = 2048
-GAP = 64  # rows between two alarms of an incident
+GAP = 64  # largest distance between two alarms of an incident, in rows
 SHINGLE = 1
 SEED = 0
 LEARN_ANOMALIES = True
 N_JOBS = 1
 MISSING_VALUES: "Missing" = "median"
 
-# With one detector per key there may be many detectors, so each is smaller than a single one would be: less than 128 KB
-# for one feature.
+# With one detector per key there may be many detectors, so each is smaller than a single one would be: less than
+# 128 KiB for one feature.
 KEYED_N_TREES = 24
 KEYED_MAX_SAMPLES = 64
 KEYED_WINDOW = 256

@@ -208,7 +208,8 @@ def _release_in_parent() -> None:
 def _release_in_child() -> None:
     """Release the locks, including the stripes of threads that the child process does not have.
 
-    A fork does not wait for calls of estimators, since these change an estimator atomically.
+    The locks of estimators (`lock_of`) are replaced by new ones. A fork does not wait for them, since a call changes an
+    estimator atomically.
     """
     global _INSTANCE_LOCKS_GUARD  # noqa: PLW0603
     for stripe in (reference() for reference in _STRIPES.valuerefs()):

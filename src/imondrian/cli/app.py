@@ -197,8 +197,8 @@ def explain(*, rows: str | None, **values: Any) -> None:
     click.option(
         "--max-memory",
         metavar="SIZE",
-        help="With --by: upper bound of the memory for detectors, such as 500MB or 2GB. Keys that were not used for the"
-        " longest time move to the model file; without --model they are dropped.  [default: no bound]",
+        help="With --by: upper bound of the memory for detectors, such as 500MB or 2GB. The least recently used keys"
+        " move to the model file; without --model they are dropped.  [default: no bound]",
     ),
     click.option("--explain", is_flag=True, help="Add an explanation to anomalies; slower."),
     click.option(
@@ -362,7 +362,7 @@ def report(**values: Any) -> None:
 @options.MODEL
 @options.JSON
 def info(*, model: str, as_json: bool) -> None:
-    """Show the content of a model file, after checking every byte of it (of a fleet: all but the keys)."""
+    """Show the content of a model file, after checking every byte of it (but not the keys of a fleet)."""
     from imondrian.cli.commands.info import info as run
 
     run(model, ConsoleOptions(as_json=as_json))

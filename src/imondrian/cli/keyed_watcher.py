@@ -134,7 +134,7 @@ class KeyedWatcher:
         self._write(rows, columns, events, first)
 
     def _rows_of_fleet(self, fleet: Fleet, rows: list[_KeyedRow]) -> list[int]:
-        """Return the numbers of the rows that the fleet learns or counts.
+        """Return the indices of the rows that the fleet learns, or counts as unusable.
 
         A fleet that was created in Python may refuse unusable rows.
         """

@@ -315,8 +315,8 @@ BY = click.option(
     metavar="A,B",
     help="Key columns, such as host: one detector for each of their values; may be repeated. They are not used as"
     f" features, and all features must be numbers. Defaults with --by: --window {KEYED_WINDOW}, --samples"
-    f" {KEYED_MAX_SAMPLES}, --trees {KEYED_N_TREES}. Not with --explain, --silence, --shingle, --categorical, --preset"
-    " series or --no-learn-anomalies.",
+    f" {KEYED_MAX_SAMPLES}, --trees {KEYED_N_TREES}, --missing drop. Not with --explain, --silence, --shingle,"
+    " --categorical, --preset series, --no-learn-anomalies or another --missing.",
 )
 MISSING_OPTION = click.option(
     "--missing",
@@ -431,8 +431,8 @@ ALARMS = grouped(
     ),
     integer_option(
         "--min-points",
-        "Number of anomalies with which an incident opens; a single one must be ten times rarer than the threshold."
-        "  [default: 1]",
+        "Smallest number of anomalies with which an incident opens. With 1, a single anomaly opens one only if it is"
+        " ten times rarer than the threshold.  [default: 1]",
     ),
     integer_option(
         "--cooldown",

@@ -147,7 +147,7 @@ def _only_date(frame: pl.DataFrame, others: set[str], console: Console) -> str |
     """Return the only column of dates; None if there is none or there are several."""
     dates = [name for name in frame.columns if name not in others and _has_dates(frame[name])]
     if len(dates) == 1:
-        console.note(f"times: column {dates[0]!r} (--time names another)")
+        console.note(f"times: column {dates[0]!r} (use --time to choose another)")
         return dates[0]
     found = f"several columns are dates: {', '.join(dates)}" if dates else "no column is a date"
     console.note(f"times: none, because {found}; {WITHOUT_TIMES}. Name a column with --time.")
@@ -173,7 +173,7 @@ def _seconds(column: pl.Series, name: str, console: Console) -> Array:
 
 
 def _labels(column: pl.Series, name: str) -> Array:
-    """Return which rows are labelled: 1 or true; a missing label is none."""
+    """Return which rows are labelled as anomalies, by 1 or true; a missing label counts as 0."""
     parsed = parse_column(column)
     numbers = booleans_as_numbers(parsed.cells) if are_booleans(parsed.cells) else parsed.numbers
     is_wrong = parsed.cells.is_not_null() & ~numbers.is_in([0.0, 1.0]).fill_null(value=False)

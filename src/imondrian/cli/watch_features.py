@@ -150,7 +150,7 @@ def _is_category(value: Any) -> bool:
 def _why_not_feature(value: Any) -> str:
     """Return why a column with this value in the first record is not a feature; an empty string if it is one."""
     if is_missing(value):
-        return "missing in the first row; --features can name it"
+        return "missing in the first row; use --features to include it"
     if not isinstance(value, (str, int, float)):
         return "neither a number nor text"
     if not isinstance(value, str) or not _is_category(value):
@@ -159,5 +159,5 @@ def _why_not_feature(value: Any) -> str:
     if recognise_dates(cell) is not None:
         return "a date or time"
     if recognise_format(cell) is not None:
-        return "a number that is not written plainly (as in 1234.5)"
+        return "a number that is not written plainly (plain: 1234.5)"
     return "free text" if len(value.split()) >= _WORDS_OF_FREE_TEXT else ""

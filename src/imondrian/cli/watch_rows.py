@@ -139,6 +139,7 @@ class WatchRows:
             raise InvalidInputError(f"The key column {taken[0]!r} has the name of a field of incidents: rename it.")
 
     def _check_result_names(self, columns: list[str]) -> None:
+        """Raise an InvalidInputError if a column has the name of a result, unless it is a result of an earlier run."""
         results = (*RESULTS, BORROWED) if self.keys else RESULTS
         taken = [name for name in results if name in columns]
         if taken and SCORE not in columns:

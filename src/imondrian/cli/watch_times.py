@@ -22,7 +22,7 @@ class TimeState(NamedTuple):
     """What the model file stores."""
 
     column: str | None = None
-    format: TimeFormat | None = None  # as which the first time was recognised
+    format: TimeFormat | None = None  # of the times, recognised from the first one that has a date
 
 
 class WatchTimes:
@@ -73,7 +73,7 @@ class WatchTimes:
         dates = [name for name, value in record.items() if name not in others and _is_date(value)]
         if len(dates) == 1:
             self.column = dates[0]
-            self._choice = f"times: column {self.column!r} (--time names another)"
+            self._choice = f"times: column {self.column!r} (use --time to choose another)"
         else:
             found = f"several columns are dates: {', '.join(dates)}" if dates else "no column is a date"
             self._choice = f"times: none, because {found}; {WITHOUT_TIMES}. Name a column with --time."
@@ -88,7 +88,7 @@ class WatchTimes:
         return None if self.column is None else as_time(record.get(self.column))
 
     def seconds(self, times: list[TimeValue], first: int) -> Array | None:
-        """Return times in seconds, NaN where one is unknown; None if the detector does not use times.
+        """Return times in seconds, NaN where one is unknown; None if times are not used, or there is no time column.
 
         `first` is the number of the first row, from 0.
         """
@@ -103,7 +103,10 @@ class WatchTimes:
         return seconds
 
     def _recognise(self, time: TimeValue, *, is_first: bool) -> None:
-        """Recognise how times are written; a time without a date is unknown, except that of the first row: an error."""
+        """Recognise the format of the times from one of them, if it has a date.
+
+        A time without a date raises InvalidInputError in the first row, and is ignored in later rows.
+        """
         found = time_format_of(time)
         if found is None:
             return

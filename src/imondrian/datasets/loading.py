@@ -134,7 +134,7 @@ def _from_network(entry: Entry, progress: DownloadProgress | None) -> Content:
 def _raise_missing(entry: Entry, failures: list[str]) -> NoReturn:
     reasons = "; ".join(failure.rstrip(".") for failure in failures)
     extensions = ", ".join(READERS)
-    original = "" if entry.original is None else f", or as published as {entry.original}"
+    original = "" if entry.original is None else f", or unchanged as {entry.original},"
     raise MissingDatasetError(
         f"The data set {entry.name} is not available: {reasons}. Download it from {entry.page} and save it as "
         f"{entry.file} ({extensions}){original} in a folder passed to load or named by {DATA}."

@@ -50,22 +50,22 @@ def attribute_new_point(trees: Trees, t: int, x: Array, weights: Array, attribut
     their sum.
     """
     node, time = trees.heads[t]["root"], 0.0
-    n = log_of_count(tree_population(trees, t) + 1)
-    unit, survival, hazard = 1.0 / n, 1.0, 0.0
+    log_n = log_of_count(tree_population(trees, t) + 1)
+    unit, survival, hazard = 1.0 / log_n, 1.0, 0.0
     while not is_leaf(node):
         cut = trees.cuts[t, slot_of(node)]
         rate = overhang(trees, t, node, x, weights)
         hazard = accumulate_hazard(hazard, rate, cut["split_time"] - time)
         survival_after = decay(hazard)
-        credit_overhang(trees, t, node, x, weights, rate, (survival - survival_after) * n * unit, attributions)
+        credit_overhang(trees, t, node, x, weights, rate, (survival - survival_after) * log_n * unit, attributions)
         survival, time = survival_after, cut["split_time"]
         below = child_towards(trees, t, node, x)
-        n_below = log_of_count(population(trees, t, below) + 1)
+        log_n_below = log_of_count(population(trees, t, below) + 1)
         side = HIGH if below == cut["right"] else LOW
-        attributions[side, cut["split_feature"]] += survival * (n - n_below) * unit
-        node, n = below, n_below
+        attributions[side, cut["split_feature"]] += survival * (log_n - log_n_below) * unit
+        node, log_n = below, log_n_below
     rate = leaf_overhang(trees, t, node, x, weights)
-    credit_overhang(trees, t, node, x, weights, rate, survival * n * unit, attributions)
+    credit_overhang(trees, t, node, x, weights, rate, survival * log_n * unit, attributions)
 
 
 @helper

@@ -107,7 +107,7 @@ def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
 
 @helper
 def held_log_size(trees: Trees, t: int, leaf: int, weights: Array) -> float:
-    """Return the log size of the cell of a point that the tree holds, from its leaf upwards; it counts as a point."""
+    """Like `log_size`, from the leaf upwards, for a point that the tree holds: populations include it (no + 1)."""
     node, log_n = trees.parents[t, leaf], log_of_count(trees.copies[t, slot_of(leaf)])
     size = LOG_ZERO if node == NO_NODE else floored_log(extent(trees, t, node, weights))
     total = log_n * (size - 0.5 * log_n)
@@ -123,6 +123,8 @@ def mean_log_size(trees: Trees, t: int, weights: Array) -> float:
     """Return the mean of `log_size` over the points that tree t holds.
 
     Summed over nodes: a cut of log size s that separates n points into k and l adds s * (n log n - k log k - l log l).
+    If a side is a leaf of k copies, its k log k is not subtracted; the leaf subtracts k (log k)^2 / 2 instead, as in
+    `held_log_size`.
     """
     scale = n_log_n(tree_population(trees, t))
     total = 0.0

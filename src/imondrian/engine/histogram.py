@@ -90,7 +90,7 @@ def squares_gain(n_low: float, sum_low: float, n_high: float, sum_high: float) -
 
 @kernel
 def quantile_threshold(histogram: Array, share: float) -> float:
-    """Return the score above which at most that share of the weight lies; 1 for an empty histogram."""
+    """Return the score above which about that share of the weight lies; 1 for an empty histogram."""
     weight_above = 0.0
     for i in range(histogram.shape[1]):
         weight_above += share * histogram[COUNT, i]

@@ -66,7 +66,7 @@ def size_score_of_row(trees: Trees, x: Array, weights: Array, sums_above: Array,
 
 @kernel
 def window_size_score_of_row(trees: Trees, x: Array, weights: Array) -> float:
-    """Return the score by log size relative to the typical log size stored in each tree, before it is inserted."""
+    """Return the score by log size, relative to the typical log size stored in each tree; the row is not inserted."""
     total, row = 0.0, new_placed_row(trees)
     for t in range(trees.heads.size):
         typical_log_size = trees.heads[t]["typical_log_size"]

@@ -32,7 +32,7 @@ from imondrian.engine.prefetch import Paths, as_signed, new_paths, prefetch_path
 from imondrian.engine.randomness import STEP, hashed_uniform, mix_bits
 from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
-STEPS_PER_WINDOW = 8  # weights and typical log sizes are updated so often while a full window is replaced
+STEPS_PER_WINDOW = 8  # number of updates of weights and typical log sizes while a full window is replaced
 
 
 class Selection(NamedTuple):

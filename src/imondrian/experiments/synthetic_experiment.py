@@ -136,7 +136,7 @@ def batch_detections(data: Dataset, seed: int) -> Iterator[tuple[Detection, Dete
     """Yield the detection of each method of Figure 1 after learning a set at once, and the fitted method.
 
     The paper's forest holds samples of 256 points and scores by depth, unscaled; iForest has scikit-learn's defaults.
-    The third method is ours: the score "size", with features weighted by their standard deviations.
+    The third method is ours: the score "size", with features weighted by one over their standard deviations.
     """
     for name in BATCH_FIGURE_RULES:
         detector = BATCH[name].make(seed).fit(data.X)
@@ -159,10 +159,10 @@ FIGURES: dict[str, Callable[[Dataset, int], Iterator[tuple[Detection, Detector]]
 }
 
 
-def _detection(method: str, step: int | None, data: Dataset, stage: Array, detector: Detector) -> Detection:
+def _detection(method: str, step: int | None, data: Dataset, learned: Array, detector: Detector) -> Detection:
     scores = detector.learned_scores()
     thresholds = {name: rule(scores) for name, rule in RULES.items()}
-    return Detection(method, step, data.X[stage], data.y[stage] == 1, scores, thresholds)
+    return Detection(method, step, data.X[learned], data.y[learned] == 1, scores, thresholds)
 
 
 def _surface(detector: Detector, plane: Grid) -> Surface:

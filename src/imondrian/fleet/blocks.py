@@ -28,8 +28,8 @@ def block_end(keys: list[Key], first: int, entries: "OrderedDict[Key, int]", lim
     """Return the end of the block that begins with row `first`.
 
     `entries` contains the keys in memory, the least recently used one first. If keys are dropped, a block ends before
-    the first row of a key that a row by row process would have dropped before this row. So it does not depend on the
-    division into blocks which keys are dropped.
+    the first row of a key that would already have been dropped if rows were processed one by one. So which keys are
+    dropped does not depend on the division into blocks.
     """
     counts: dict[Key, int] = {}
     n_free, idle, dropped = limits.max_keys - len(entries), iter(entries), set[Key]()
@@ -103,7 +103,7 @@ class KeyedBlock(NamedTuple):
         return self._by_row(n_before - self._repeated(n_before[self.starts[:-1]] - self.counts_before["n_scored"]))
 
     def number_of(self, i: int, position: int) -> int:
-        """Return the number in its window of the row at a position among the rows of key i."""
+        """Return the number, in the window of key i, of the row at `position` among the rows of this key."""
         n_usable = np.count_nonzero(self.is_usable[self.rows_of(i)[:position]])
         return int(self.counts_before[i]["number"] + n_usable)
 

@@ -166,13 +166,15 @@ class CommonForest:
 
 
 def read(content: bytes, n_features: Any) -> tuple[MondrianForest, dict[str, Any]]:
-    """Return the forest that `CommonForest.to_bytes` wrote, and its notes, before a fleet of this size is created.
+    """Return the forest that `CommonForest.to_bytes` wrote, and its notes.
+
+    Call it before a fleet with `n_features` features is created: a forest cannot be much larger than its file, so a
+    wrong number in a small file cannot make the fleet take much memory.
 
     Raises
     ------
     DamagedFileError
-        If the forest is damaged or has another number of features. A forest cannot be much larger than its file, so
-        neither is the fleet.
+        If the forest is damaged or has another number of features.
     """
     forest, notes = storage.read(BytesIO(content), _NAME)
     if type(n_features) is not int or forest.n_features != n_features:

@@ -402,7 +402,13 @@ class Fleet:
 
     @write_locked
     def forget(self, key: Key) -> Self:
-        """Forget a key and everything learned from it; raise InvalidInputError if there is no such key."""
+        """Forget a key and its detector, but not what the common forest has learned from its rows.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such key.
+        """
         key = checked_key(key)
         self._check_is_open()
         if key not in self._table:
@@ -596,7 +602,8 @@ class Fleet:
     def confirm_key_changes(self) -> None:
         """Confirm that the keys that `key_changes` has returned are saved, so that it does not return them again.
 
-        If `key_changes` was never called, this confirms all keys. Call it after all keys were unpacked.
+        If `key_changes` was never called, this confirms all keys: call it after a fleet was restored with `unpack_key`,
+        whose keys are already saved.
         """
         self._check_is_open()
         self._table.confirm_changes()

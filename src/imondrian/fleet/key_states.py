@@ -144,7 +144,7 @@ def check_besides_trees(detector: Shard, window: Window) -> None:
     for problem in window.problems():
         raise ValueError(f"{problem}.")
     if not are_valid_moments(detector.moments[0], 0):
-        raise ValueError("no points can have the moments.")
+        raise ValueError("the moments of the features are impossible.")
     weights = detector.weights[0]
     if not ((weights >= 0.0) & np.isfinite(weights)).all():
         raise ValueError("a weight of a feature is impossible.")

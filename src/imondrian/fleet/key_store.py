@@ -104,7 +104,7 @@ class KeyStore:
         try:
             header, forest = _checked_bytes(values["header"]), _checked_bytes(values["common"])
         except (TypeError, KeyError) as error:
-            raise DamagedFileError(f"{self.path}: {str(error)[:300]}") from None
+            raise DamagedFileError(f"{self.path}: the state of the fleet is damaged: {str(error)[:300]}") from None
         return decoded(header, forest, str(self.path))
 
     def keys(self) -> list[Key]:

@@ -64,7 +64,7 @@ class ScoringCache:
         return sums_above, means
 
     def is_worth_freezing(self, n_rows: int) -> bool:
-        """Return True if scoring n_rows more rows is faster with a compact copy, including the time to make it."""
+        """Count n_rows more rows; return True if there is a compact copy, or if making one pays off by now."""
         if "frozen" in self.__dict__:
             return True
         self._n_rows += n_rows
@@ -239,9 +239,10 @@ def score_held_points(cache: ScoringCache, points: Array, copies: Array, kind: s
 
 
 def attributions(cache: ScoringCache, X: Array) -> Array:
-    """Return the share of each coordinate in the isolation of each coded row: first of high, then of low values.
+    """Return the share of each coordinate in the isolation of each coded row, of shape (n_rows, 2, n_coordinates).
 
-    The shares of a row sum to 1. If all points are equal, all coordinates have equal shares.
+    The second axis is the side on which the row lies: above the other points (0), or below them (1). The shares of a
+    row sum to 1. If all points are equal, all coordinates have equal shares.
     """
     sums = np.zeros((X.shape[0], 2, X.shape[1]))
     tasks = [

@@ -59,7 +59,7 @@ class ConnectionLimits(NamedTuple):
     idle_seconds: float = 60.0  # until the next one begins
     head_seconds: float = 10.0  # from the first byte of a head to its last
     body_seconds: float = 30.0  # without receiving a byte of a body
-    body_rate: int = 16 * KIB  # average bytes per second required of a body that takes longer than that
+    body_rate: int = 16 * KIB  # average bytes per second required of a body after its first `body_seconds`
     response_seconds: float = 30.0  # without being able to send a byte of a response
     linger_seconds: float = 10.0  # for discarding input after the last response
     linger_bytes: int = 256 * MIB

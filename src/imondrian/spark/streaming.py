@@ -223,7 +223,7 @@ def watch(  # noqa: PLR0913
 
 
 def _is_exact(data_type: DataType) -> bool:
-    """Return True if Spark's functions for groups get values of this type as text, or compare them like text."""
+    """Return True if values of this type are the same key exactly if their texts are equal: groups compare texts."""
     if isinstance(data_type, StringType):
         return data_type.collation == StringType().collation
     return isinstance(data_type, _EXACT_TYPES)

@@ -63,7 +63,10 @@ def explain(
     top: int,
     output: str | None,
 ) -> None:
-    """Explain the given rows, or those with the highest scores; if `output` is set, write the parts of all rows."""
+    """Explain the given rows, or those with the highest scores.
+
+    If `output` is set, write the part of each feature in the score of each row of the table.
+    """
     check_outputs(source_options, OutputOptions(table=output), console_options)
     console = Console(console_options, output)
     table_model = load_table_model(model, jobs)

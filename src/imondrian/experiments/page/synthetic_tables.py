@@ -12,7 +12,8 @@ def synthetic_section(record: Record) -> str:
     return f"""## Figure 1: batches in the plane
 
 The paper's sets in the plane, each with 45 outliers. Circles are rows labelled normal, triangles rows labelled as
-anomalies; the region labelled normal is grey. The last columns are ours.
+anomalies; the region labelled normal is grey. The last columns show a score of our own: `size`, with features weighted
+by standard deviation.
 
 ![Scores and labels of iMForest, iForest and ours on each set](reproduction/batch_plane.png)
 

@@ -166,7 +166,8 @@ def _with_key(settings: dict[str, Any], features: list[str]) -> dict[str, Any]:
 def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
     """Raise InvalidInputError for the first unknown setting, or the first list or text that is too long.
 
-    This takes little time and memory whatever the settings contain; pydantic collects all errors.
+    This takes little time and memory whatever the settings contain. It is called before pydantic checks them, because
+    pydantic collects the errors of all items.
     """
     for name, value in settings.items():
         if name != "features" and name not in DEFAULTS:
@@ -272,9 +273,9 @@ def is_same_detector(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _check_time(time: Any, features: list[str]) -> None:
-    """Raise InvalidInputError if this cannot be the key of the time of a point.
+    """Raise InvalidInputError if points cannot have their times under this name.
 
-    A feature may have the default name; then points have no times.
+    A feature may be called "time", the default of the setting; then points have no times.
     """
     if not isinstance(time, str) or not time or not time.isprintable():
         raise InvalidInputError(f"time must be a name of printable characters, but is {time!r:.200}.")

@@ -1,4 +1,4 @@
-"""Rows of a detector with a key: reading them from requests, and their place in the journal."""
+"""Rows of a detector with a key: reading them from requests, and their encoding in journal entries."""
 
 import json
 from typing import Any, NamedTuple
@@ -62,7 +62,10 @@ class KeyedFormat(NamedTuple):
 
     @classmethod
     def of(cls, configuration: dict[str, Any], limits: Limits, retention: Retention) -> "KeyedFormat":
-        """Return the format of the rows of a detector with this configuration; all rows may be shown."""
+        """Return the format of the rows of a detector with this configuration.
+
+        All rows of a request keep their labels, since each may be among the latest rows of its key.
+        """
         row_format = RowFormat.of(configuration, limits, retention)
         return cls(configuration["key"], row_format._replace(max_labelled_rows=limits.points_per_request))
 

@@ -59,7 +59,7 @@ class Summary(NamedTuple):
 
 
 class SinceSnapshot(NamedTuple):
-    """Points and bytes of the entries applied since the last snapshot, and number of entries without points."""
+    """Points learned and bytes of entries applied since the last snapshot; number of entries that learn no points."""
 
     n_points: int = 0
     n_bytes: int = 0
@@ -172,7 +172,7 @@ class AppliedState(ABC):
         """Delete the files of a closed state, after the detector was removed."""
 
     def next_portion(self) -> list[Announcement]:
-        """Return the first pending events as they are stored; they follow the skipped ones."""
+        """Return the first pending events in the form in which they are stored, without skipped ones before them."""
         return [self.incidents.announcement(event) for event in self.pending.latest[:_EVENTS_PER_TRANSACTION]]
 
     def without_portion(self) -> Self:
@@ -184,5 +184,5 @@ class AppliedState(ABC):
         return replace(self, snapshot_number=self.entry_number, since_snapshot=SinceSnapshot())
 
     def not_saved(self) -> Self:
-        """Return the state after a snapshot failed: the next attempt is due as long after it as usual."""
+        """Return the state after a snapshot failed: the next one is due after as many points or requests as usual."""
         return replace(self, since_snapshot=SinceSnapshot())

@@ -79,7 +79,7 @@ def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, probl
 def replay(
     state: AppliedState, entries: list[Entry], batch_size: int = _ENTRIES_PER_BATCH
 ) -> tuple[AppliedState, InvalidInputError | None]:
-    """Apply entries until one is invalid; return the state before it, and its error.
+    """Apply entries in batches until one is invalid; return the state before its batch, and its error.
 
     Only an InvalidInputError means that an entry is invalid. All other errors propagate: they may have another cause
     (too little memory, a full disk, a damaged file of another program, a bug), and all entries may be valid.

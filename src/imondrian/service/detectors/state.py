@@ -148,8 +148,8 @@ def new_state(record: StoredDetector, retention: Retention) -> DetectorState:
 def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
     """Restore a snapshot into the state of a new detector; raise DamagedFileError if it is damaged.
 
-    Fills the history of `state` in place, and returns the state with detector, numbers and counts replaced. Saved
-    replies are read separately.
+    Fills the history and the incidents of `state` in place, and returns the state with detector, numbers and counts
+    replaced. Saved replies are read separately.
     """
     detector = detector_from(snapshot.content)
     state.history.restore(snapshot.history)

@@ -168,9 +168,9 @@ class DetectorWorker:
         kind : str
             The kind of the journal entry.
         content : bytes
-            Points or a model file.
+            Points, changed settings, a key to forget, or a model file.
         n_points : int
-            Number of points in the content; 0 for a model file.
+            Number of points in the content; 0 if it has none.
         request : str, optional
             The id of the request.
 

@@ -138,7 +138,7 @@ def _n_silences(handle: DetectorHandle) -> int:
 
 
 def explanation_of_row(handle: DetectorHandle, number: int) -> schemas.ExplainedRow:
-    """Return a learned row, explained by the current detector; if the window still holds the row, it is left out."""
+    """Return a learned row, explained by the current detector as if the window did not hold the row."""
     names, size = handle.record.configuration["features"], handle.record.configuration["shingle"]
     rows = handle.worker.history.consecutive_rows(number, size)
     if not rows:

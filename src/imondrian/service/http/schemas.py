@@ -295,7 +295,7 @@ class Reason(BaseModel):
     )
     expected: tuple[float, float] | None = Field(
         description="What would be ordinary, given the rest of the point: the 5 % and 95 % quantiles. Null for a"
-        " category, and after the third reason for a share below 0.05."
+        " category, and for a share below 0.05 unless the reason is among the first three."
     )
     frequency: Frequency | None = Field(description="Of the category; null for a number.")
     view: Literal["hour", "level"] | None = Field(
@@ -359,7 +359,7 @@ class History(BaseModel):
 
 
 class ExplainedRow(BaseModel):
-    """A learned row, explained by the current detector; if the window still holds the row, it is left out.
+    """A learned row, explained by the current detector as if the window did not hold the row.
 
     The score is the one at arrival; the absolute parts sum to it.
     """

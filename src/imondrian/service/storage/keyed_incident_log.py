@@ -27,7 +27,7 @@ from imondrian.service.storage.incident_log import (
 )
 
 N_CLOSED = 256  # closed incidents that are shown; all open ones are
-_MAX_ALARMS = 256  # of a key, whose times are known; of more, the oldest that are not needed are dropped
+_MAX_ALARMS = 256  # of a key, with their times; if there are more, the oldest that are not needed are dropped
 
 
 class KeyedIncident(NamedTuple):
@@ -36,7 +36,7 @@ class KeyedIncident(NamedTuple):
     id: str
     key: str
     incident: Incident
-    times: dict[int, RowTime]  # of its rows; not changed
+    times: dict[int, RowTime]  # of its rows; never modified, since other threads may read it
     ended: float | None = None  # when its key was forgotten, which ends the incident
 
     @property

@@ -47,12 +47,12 @@ class LatestRowsTable:
                 yield key, KeySummary(n_rows, time, score, surprise, bool(is_anomaly))
 
     def rows(self, detector: int, key: str, n_values: int) -> list[LearnedRow]:
-        """Return the latest rows of a key, of so many values; none if there are none, or they are damaged."""
+        """Return the latest rows of a key, with `n_values` values each; none if there are none, or they are damaged."""
         content = self._content(detector, key)
         return _rows_from(key, content, n_values) if content else []
 
     def add(self, detector: int, rows: Iterable[tuple[str, list[LearnedRow]]]) -> None:
-        """Add the next rows of keys, of which there is at least one per key; only the latest are kept."""
+        """Add the next rows of keys, at least one row for each; only the latest `N_ROWS_KEPT` of a key are kept."""
         for key, later in rows:
             earlier = self._content(detector, key) if len(later) < N_ROWS_KEPT else b""
             content = _joined(earlier, later)

@@ -81,7 +81,7 @@ SELECT detector, json_extract(content, '$.incident.kind'), json_extract(content,
 WHERE json_valid(content) AND json_extract(content, '$.event') = 'opened' AND id IN (
     SELECT max(id) FROM events WHERE json_valid(content) GROUP BY detector, json_extract(content, '$.incident.kind')
 )
-"""  # in a folder of a former version: the last event of a detector is the opening
+"""  # for folders of a former version: an incident is open if the last event of its detector and kind is an opening
 _LAST_IDS = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('detectors', 'events')"
 _INCREMENTAL_VACUUM, _LARGEST_ID = (2,), 2**53
 _ORDERS = {  # for reading the rows of a damaged table, from both ends

@@ -39,7 +39,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="imondrian-writer", daemon=True)
         self.snapshot_slot = threading.Semaphore(_SNAPSHOTS_AT_ONCE)
         self._thread.start()
-        self.failure: StorageError | None = None  # why the last transaction failed; None if it succeeded
+        self.failure: StorageError | None = None  # of the last transaction; None if it succeeded or had another error
 
     def submit(self, operation: Operation, on_done: Callable[[Future[Any]], None] | None = None) -> Future[Any]:
         """Queue an operation; the future gets its result when the changes are on the disk, or the error.
