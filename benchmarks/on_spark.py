@@ -2,7 +2,8 @@
 
 Usage: python benchmarks/on_spark.py [n_rows], by default 10,000,000 rows of 10 features, in a Parquet file that is
 written first. Prints a table and stores nothing. The times include reading the file, and summing the scores.
-`python benchmarks/on_spark.py watch [n_features]` measures `watch` alone, 1,000 keys x 50 rows a micro-batch.
+`python benchmarks/on_spark.py watch [n_features]` measures `watch` alone, 1,000 keys x 50 rows a micro-batch, and
+beside it what Spark itself takes: the same rows, groups and bytes of state, with a function that returns constants.
 """
 
 import os
@@ -24,6 +25,7 @@ from imondrian.spark import fit, fit_by_key, score, watch
 NAMES = [f"x{j}" for j in range(10)]
 N_KEYS, ROWS_PER_STREAM, N_FILES, N_WARM_UP = 1000, 50, 10, 3
 N_REPEATS = 3
+N_GROUPS, BYTES_PER_KEY = 64, 55_000  # of `watch`, with 10 features
 BARE = {"kind": "depth", "scale": None, "threshold": 0.5}  # the least work besides the forest itself
 
 
@@ -115,22 +117,52 @@ def peer_scores(peer: IsolationForest) -> Any:
 
 
 def report_stream(spark: SparkSession, folder: str, names: list[str]) -> None:
-    """Watch 1,000 keys file by file, and print the rows per second and the size of the state."""
+    """Watch 1,000 keys file by file, and print the seconds of a micro-batch and the size of the state.
+
+    The same is done with a function that only keeps the state and returns constants.
+    """
     for _ in range(N_FILES):
         rows = rows_of(spark, N_KEYS * ROWS_PER_STREAM).select("id", "key", *names)
         rows.coalesce(1).write.mode("append").parquet(f"{folder}/in")
     schema = spark.read.parquet(f"{folder}/in").schema
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in")
-    writer = watch(stream, "key", names, threshold="kmeans").writeStream.format("noop").trigger(availableNow=True)
-    query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
+    for name, watched in (
+        ("watch", watch(stream, "key", names, threshold="kmeans")),
+        ("Spark alone", with_constants(stream)),
+    ):
+        report_query(name, watched, f"{folder}/{name}")
+
+
+def with_constants(stream: DataFrame) -> DataFrame:
+    """Return the stream with constant results, through the same groups and as much state as `watch`."""
+    n_bytes = N_KEYS * BYTES_PER_KEY // N_GROUPS
+
+    def process(_group: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+        (content,) = state.get if state.exists else (os.urandom(n_bytes),)
+        state.update((bytes(content),))
+        for frame in frames:
+            yield frame.drop(columns="group").assign(
+                anomaly_score=0.5, surprise=0.0, threshold=0.5, is_anomaly=False, incident=-1
+            )
+
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in stream.schema.fields)
+    schema = f"{columns}, anomaly_score double, surprise double, threshold double, is_anomaly boolean, incident long"
+    groups = stream.withColumn("group", F.pmod(F.xxhash64("key"), F.lit(N_GROUPS))).groupBy("group")
+    return groups.applyInPandasWithState(process, schema, "content binary", "append", "NoTimeout")
+
+
+def report_query(name: str, watched: DataFrame, folder: str) -> None:
+    """Run a query to its end, and print the seconds of its micro-batches and the size of its state."""
+    writer = watched.writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", folder).start()
     query.awaitTermination()
     progress = [each for each in query.recentProgress if each["numInputRows"] > 0]
     seconds = [each["durationMs"]["triggerExecution"] / 1000 for each in progress]
-    print(f"watch, {len(names)} features: seconds of each micro-batch", *(f"{each:.1f}" for each in seconds))
+    print(f"{name}: seconds of each micro-batch", *(f"{each:.1f}" for each in seconds))
     median, n_rows = statistics.median(seconds[N_WARM_UP:]), N_KEYS * ROWS_PER_STREAM
-    print(f"{'watch, median after 3':28} {median:8.1f} s {n_rows / median:12,.0f} rows/s")
+    print(f"{name + ', median after 3':28} {median:8.1f} s {n_rows / median:12,.0f} rows/s")
     state = progress[-1]["stateOperators"][0]
-    size = sum(path.stat().st_size for path in Path(f"{folder}/checkpoint").rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
     print(f"state: {state['memoryUsedBytes'] / 2**20:.0f} MB in memory, checkpoint {size / 2**20:.0f} MB on disk")
 
 
