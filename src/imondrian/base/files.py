@@ -20,12 +20,21 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with path.open("wb") as file:
             yield file
         return
+    with replacement(path) as temporary, open(temporary, "x+b", opener=_open_private) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def replacement(path: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file, which replaces `path` on success and is deleted on failure.
+
+    The caller creates the file and syncs it.
+    """
     temporary = path.parent / f".{path.name[:50]}.{secrets.token_hex(8)}"
     try:  # entered before the file exists, so that an interruption always deletes it
-        with open(temporary, "x+b", opener=_open_private) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
         temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else _default_mode())
         temporary.replace(path)
     except BaseException:

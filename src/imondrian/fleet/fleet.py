@@ -23,6 +23,7 @@ from imondrian.base.defaults import (
     with_stream_preset,
 )
 from imondrian.base.errors import DamagedFileError, InvalidInputError, NothingSavedError, StoreError
+from imondrian.base.files import real_path
 from imondrian.base.locking import new_locks, read_locked, write_locked
 from imondrian.base.option_types import KindOrPreset, OnError, PresetName, ScaleOrPreset, ThresholdOrPreset
 from imondrian.engine.jit import Array
@@ -456,8 +457,8 @@ class Fleet:
         """
         self._check_is_open()
         store = self._table.store
-        if path is not None and (store is None or Path(path).absolute() != store.path):
-            save_copy(Path(path).absolute(), self._common_state(), self._table.states(self._table.keys()))
+        if path is not None and (store is None or real_path(path) != store.path):
+            save_copy(path, self._common_state(), self._table.states(self._table.keys()))
         elif store is None:
             raise InvalidInputError("The fleet has no store: give a path.")
         else:
@@ -489,15 +490,16 @@ class Fleet:
         n_jobs = checked_n_jobs(n_jobs)
         fleet, store = cls.__new__(cls), KeyStore(path)
         try:
+            store.open()
             state = store.common_state()
             if state is None:
                 raise NothingSavedError(f"{os.fspath(path)}: no fleet was saved there.")  # noqa: TRY301
             fleet._restore(state, max_bytes, n_jobs, os.fspath(path))  # noqa: SLF001
+            fleet._table.store = store  # noqa: SLF001
+            return fleet  # noqa: TRY300 (inside, so that an interruption closes the store)
         except BaseException:
             store.close()
             raise
-        fleet._table.store = store  # noqa: SLF001
-        return fleet
 
     # -- embedding ----------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,6 @@ from imondrian.forest.scales import are_valid_moments
 _HEAD = struct.Struct("<4sII")  # magic, slots per tree, length of the incidents in bytes
 MAGIC = b"IMK1"
 _DIGEST_BYTES = 16
-_MAX_SLOTS = 2**20
 
 
 class KeyState(NamedTuple):
@@ -91,7 +90,7 @@ def used_slots(name: str, array: Array, n_slots: int) -> Array:
 
 def _unpacked(content: memoryview, size: DetectorSize, window: Window) -> KeyState:
     magic, n_slots, n_incidents = _HEAD.unpack_from(content)
-    if magic != MAGIC or n_slots > size.n_slots or n_slots > _MAX_SLOTS:
+    if magic != MAGIC or n_slots > size.n_slots:
         raise ValueError("it is not the state of such a detector.")
     position = _HEAD.size + n_incidents
     n_bytes = position + _n_bytes(size, n_slots)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
+from imondrian.base.files import real_path, replacement
 from imondrian.fleet.common_state import CommonState, decoded, encoded_header
 from imondrian.fleet.keys import Key, decoded_key, encoded_key
 
@@ -28,7 +29,9 @@ MAGIC = b"SQLite format 3\x00"  # the first bytes of a store
 
 
 class KeyStore:
-    """An open store. Until it is closed, no other process or object can open it; a forked process cannot use it.
+    """A store, which must be opened. While it is open, no other process or object can open it.
+
+    A forked process cannot use it.
 
     Parameters
     ----------
@@ -37,19 +40,21 @@ class KeyStore:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.fspath(path)).absolute()
+        self.path = real_path(path)
         self._spill_path = self.path.with_name(self.path.name + _SPILL)
         self._removed: set[bytes] = set()  # keys forgotten since the last save, encoded
-        self._process = os.getpid()
-        with self._errors():
-            self._base = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
-            try:
-                self._open()
-            except BaseException:
-                self._base.close()
-                raise
+        self._process, self._is_locked = os.getpid(), False
+        self._base = sqlite3.connect(":memory:")  # until the file is opened
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Open the file. If that fails or is interrupted, the caller closes the store."""
+        with self._errors():
+            self._base.close()
+            self._base = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Lock the file, check or create its tables, and attach the file for keys that leave memory."""
         self._base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_ENTRY)
         self._base.execute("PRAGMA trusted_schema = OFF")
         self._base.execute("PRAGMA locking_mode = EXCLUSIVE")  # the lock of the next transaction is kept until close
@@ -65,7 +70,8 @@ class KeyStore:
         if schema != [(statement,) for statement in _TABLES]:
             raise DamagedFileError(f"{self.path}: the tables are not those of a fleet.")
         self._base.execute("COMMIT")
-        self._spill_path.unlink(missing_ok=True)  # only now: the lock shows that no other process uses it
+        self._is_locked = True  # so no other process uses the spill file
+        self._spill_path.unlink(missing_ok=True)
         self._base.execute("ATTACH DATABASE ? AS spill", (str(self._spill_path),))
         self._base.execute("PRAGMA spill.journal_mode = MEMORY")
         self._base.execute("PRAGMA spill.synchronous = OFF")
@@ -75,7 +81,8 @@ class KeyStore:
         """Close the store; changes that were not saved are lost."""
         if self._process == os.getpid():
             self._base.close()
-            self._spill_path.unlink(missing_ok=True)
+            if self._is_locked:
+                self._spill_path.unlink(missing_ok=True)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -183,31 +190,47 @@ class KeyStore:
 
 
 def new_store(path: str | os.PathLike[str]) -> KeyStore:
-    """Create a store; raise InvalidInputError if the file already contains a fleet."""
-    store, is_new = KeyStore(path), False
+    """Create a store and open it; raise InvalidInputError if the file already contains a fleet."""
+    store = KeyStore(path)
     try:
-        is_new = store.common_state() is None
-    finally:
-        if not is_new:
-            store.close()
-    if not is_new:
-        raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")
+        store.open()
+        if store.common_state() is not None:
+            raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")  # noqa: TRY301
+    except BaseException:
+        store.close()
+        raise
     return store
 
 
-def save_copy(path: Path, common: CommonState, states: Iterable[tuple[Key, bytes]]) -> None:
-    """Write a fleet to a new file next to `path`, and rename it to `path` when it is complete."""
-    part = path.with_name(f"{path.name}.part")
-    part.unlink(missing_ok=True)
-    copy = KeyStore(part)
+def save_copy(path: str | os.PathLike[str], common: CommonState, states: Iterable[tuple[Key, bytes]]) -> None:
+    """Write a fleet to a new file, and rename it to `path` when it is complete.
+
+    Raises
+    ------
+    StoreError
+        If the file to be replaced is a store in use.
+    """
+    path = real_path(path)
+    with replacement(path) as temporary:
+        copy = KeyStore(temporary)
+        try:
+            copy.open()
+            copy.save(common, states)
+        finally:
+            copy.close()
+        if path.exists():
+            _check_is_not_in_use(path)
+
+
+def _check_is_not_in_use(path: Path) -> None:
+    """Raise StoreError if a file is a store in use; if an interrupted save has left a journal, delete it."""
+    store = KeyStore(path)
     try:
-        copy.save(common, states)
-        copy.close()
-        part.replace(path)
-    except BaseException:
-        copy.close()
-        part.unlink(missing_ok=True)
-        raise
+        store.open()
+    except DamagedFileError:  # or another file: it will be replaced
+        path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
+    finally:
+        store.close()
 
 
 def _checked_bytes(value: Any) -> bytes:

@@ -15,7 +15,7 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.service.storage.sqlite import make_private, make_private_file
 
 _LOG = logging.getLogger("imondrian.service")
-_NAME = re.compile(r"keys-([0-9]+)\.db(\.part)?(-spill|-journal)?")
+_NAME = re.compile(r"\.?keys-([0-9]+)\.db(\.part|\.[0-9a-f]{16})?(-spill|-journal)?")
 _CHUNK_BYTES = 2**20
 
 
@@ -77,7 +77,7 @@ class KeyFiles:
         If the database was damaged, the detectors may be unknown: then the files are renamed instead.
         """
         known = set(detectors)
-        for path in list(self._folder.glob("keys-*")):
+        for path in [*self._folder.glob("keys-*"), *self._folder.glob(".keys-*")]:
             match = _NAME.fullmatch(path.name)
             if match is None or (int(match[1]) in known and match[2] is None):
                 continue  # a journal of SQLite belongs to its file: it restores the state before an interrupted save
