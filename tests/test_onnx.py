@@ -16,7 +16,9 @@ from tests.strategies import SEEDS, point_sets
 pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-from imondrian.onnx import _rounded_up, export, to_onnx  # noqa: E402
+from imondrian.engine.score_formula import depths_to_scores  # noqa: E402
+from imondrian.model_files import as_fitted_model  # noqa: E402
+from imondrian.onnx import _depth_limit, _rounded_up, export, to_onnx  # noqa: E402
 from imondrian.pyod import IMForest  # noqa: E402
 
 BLOCK = 20_000
@@ -227,6 +229,42 @@ def test_the_current_state_of_a_stream_can_be_exported():
     scores, labels = run(to_onnx(detector, dtype="float64"), X, "float64")
     np.testing.assert_allclose(scores, detector.forest.score(X), atol=1e-15)
     assert labels.tolist() == (detector.forest.score(X) > detector.threshold_score).tolist()
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator"])
+def test_gaps_of_a_stream_are_filled_as_by_the_detector(missing):
+    """The medians were those of the points in the forest, of which some are replacements."""
+    X = normal_rows(1000, 2)
+    X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    X = X[~np.isnan(X).all(axis=1)]
+    sizes = {"window": 256, "max_samples": 64, "n_trees": 20}
+    detector = StreamDetector(2, kind="depth", threshold="score 0.5", missing=missing, **sizes)
+    detector.process_many(X)
+    assert as_fitted_model(detector, "it").score(X).tolist() == detector.score(X).tolist()
+    if missing == "median":
+        scores, labels = run(to_onnx(detector, dtype="float64"), X, "float64")
+        assert np.abs(scores - detector.score(X)).max() < 1e-15
+        assert labels.tolist() == (detector.score(X) > 0.5).tolist()
+
+
+@pytest.mark.parametrize(
+    "threshold", [0.5, 0.25, 0.9999999, 1e-20, 0.99, 1 / 3, np.nextafter(0.5, 0), 1.0, 1e-300, 0.0]
+)
+def test_the_limit_of_the_depth_is_exact(threshold):
+    limit = _depth_limit(threshold)
+    depths = np.array([limit, np.nextafter(limit, 0.0)])
+    depths_to_scores(depths)
+    assert limit == 0.0 or depths[1] > threshold
+    assert depths[0] <= threshold or limit == np.inf
+
+
+def test_labels_of_scores_of_one_half_are_exact():
+    """Mean depths are 1 or a little less, where the distance between floats is half of that above 1."""
+    rows = normal_rows(100)
+    for seed in range(30):
+        forest = MondrianForest(6, seed=seed).build(normal_rows(3, seed=seed))
+        _, labels = run(to_onnx(forest, dtype="float64"), rows, "float64")
+        assert labels.tolist() == (forest.score(rows) > 0.5).tolist()
 
 
 def test_trees_without_points_and_with_one_point_can_be_exported():

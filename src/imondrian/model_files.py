@@ -172,6 +172,7 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
         parameters,
         model.threshold_score,
         names,
+        stored_fill=model.next_medians() if missing in ("median", "indicator") else None,
         indicators=indicators,
         stored_distribution=model.score_distribution,
     )

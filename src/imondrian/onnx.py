@@ -3,6 +3,7 @@
 import json
 import os
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ INPUT, SCORE, LABEL = "X", "anomaly_score", "is_anomaly"  # names of the input a
 _DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 _IR_VERSION, _OPSET, _ML_OPSET = 8, 13, 3  # old ones, which many runtimes can read
 _MAX_NODES = 20_000_000  # a file of ONNX has at most 2 GiB, and float32 is exact for integers up to 2 ** 24
-_NEIGHBOURS = 64  # floats on either side of a logarithm, among which the exact inverse is searched
+_DEEPEST = np.float64(2000.0)  # a mean depth that has the lowest score
 _LOWEST_SCORE, _HIGHEST_SCORE = 2.0**-1022, 1.0 - 2.0**-53  # as in engine/score_formula.py
 
 
@@ -346,13 +347,18 @@ def _depth_limit(threshold: float) -> float:
     The threshold is often the score of a row, and other rows differ from it by rounding errors only. So the labels are
     those of the library only if the limit is exact, and the logarithm is not.
     """
-    if threshold >= 1.0:
-        return 0.0  # no depth is negative
-    depth = -np.log2(max(threshold, _LOWEST_SCORE))
-    depths = depth + np.arange(-_NEIGHBOURS, _NEIGHBOURS + 1) * np.spacing(depth)
-    scores = depths.copy()
-    depths_to_scores(scores)
-    return float(depths[np.argmax(scores <= threshold)]) if (scores <= threshold).any() else np.inf
+    if threshold < _LOWEST_SCORE:
+        return np.inf
+    # floats that are not negative have the order of their bits as integers, so bisection finds one exactly
+    bits = bisect_left(range(_DEEPEST.view(np.int64) + 1), True, key=lambda each: _score_of_bits(each) <= threshold)
+    return float(np.int64(bits).view(np.float64))
+
+
+def _score_of_bits(bits: int) -> float:
+    """Return the score of the mean depth that has these bits."""
+    depths = np.array([bits], np.int64).view(np.float64)
+    depths_to_scores(depths)
+    return float(depths[0])
 
 
 def _ensemble(parts: _Parts, dtype: str) -> dict[str, Any]:

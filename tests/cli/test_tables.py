@@ -263,6 +263,11 @@ def test_many_categories_and_many_columns_are_read(folder):
         ("id,key\n" + "".join(f"{i},k{i}\n" for i in range(50)), "no column can be used as a feature (id: consecutive"),
         ("a,b\n,\n,\n", "no column can be used as a feature (a: no values; b: no values)"),
         (
+            f"{','.join(f'c{j}' for j in range(1200))}\n" + f"{',' * 1199}\n" * 9,
+            "c9: no values; and 1,190 other columns).",
+        ),
+        ("a,b\n" + "1e308,1\n-1e308,2\n" * 9, "row 1, column 'a': 1e+308 exceeds 1e+153 in absolute value."),
+        (
             "a,b\n" + "".join(f"{i * i},{i % 7}\n" for i in range(30)) + "soon,3\n",
             "row 31, column 'a': 'soon' is not a number (--ignore a leaves the column out, --categorical a makes it",
         ),

@@ -617,6 +617,14 @@ class StreamDetector:
         """
         return self._next_point(self._row_converter().point(x), time)
 
+    @read_locked
+    def next_medians(self) -> Array:
+        """Return the number by which a missing one of each feature would be replaced in the next row.
+
+        This is for ``missing="median"`` and "indicator".
+        """
+        return self._gaps_for(np.full((1, self._layout.n_features), np.nan)).medians.copy()
+
     def _next_point(self, row: Array, time: Any) -> Array:
         seconds = self._times(None if time is None else [time], 1)
         return self._state.builder.preview(self._filled_next(row), seconds).ravel()

@@ -68,6 +68,11 @@ class StreamGaps:
         return self._layout.n_features
 
     @property
+    def medians(self) -> Array:
+        """The number that replaces a missing one of each feature, unless the row before has one to repeat."""
+        return self._medians
+
+    @property
     def n_bytes(self) -> int:
         """Memory used in bytes."""
         return self._medians.nbytes + self._point_numbers.nbytes + self._masks.nbytes

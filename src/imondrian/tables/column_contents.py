@@ -21,6 +21,7 @@ from imondrian.tables.number_formats import (
 Kind = Literal["number", "category", "date", "other"]
 ROW_NUMBERS = "consecutive or evenly spaced integers, such as row numbers"
 _MIN_NUMBERED_ROWS = 8  # with fewer rows, numbers may be consecutive by chance
+_MAX_ROW_NUMBER = 2.0**53  # larger numbers are not exact
 _ID_SHARE = 0.9  # text is an id if at least this share of its values is distinct
 _WORDS_OF_FREE_TEXT = 4  # on average
 # numbers mixed with text are categories if there are at most this many distinct values, with this many rows for each
@@ -169,6 +170,8 @@ def _constant(value: object) -> str:
 def _are_like_row_numbers(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
     """Return True if the numbers are integers in equal steps, or n consecutive integers in any order."""
     if values.size < _MIN_NUMBERED_ROWS or not (values == np.round(values)).all():
+        return False
+    if not (np.abs(values) <= _MAX_ROW_NUMBER).all():
         return False
     steps = np.diff(values)
     is_evenly_spaced = steps[0] != 0.0 and bool((steps == steps[0]).all())

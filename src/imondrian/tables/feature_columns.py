@@ -1,6 +1,7 @@
 """Feature columns of a table: which columns are features, and their values as points; errors name row and column."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from imondrian.tables.dates import DateFormat, as_datetimes, hours, recognise_da
 from imondrian.tables.number_formats import NO_RULES, FormatRules, NumberFormat, parse_formatted
 
 FeatureKind = Literal["number", "category", "weekday", "hour"]
+_MAX_REASONS = 10  # in an error message
 
 
 class NotANumberError(InvalidInputError):
@@ -114,8 +116,7 @@ class TableColumns:
             if reason:
                 left_out[name] = reason
         if not columns:
-            reasons = "; ".join(f"{name or NO_NAME}: {reason}" for name, reason in left_out.items())
-            raise InvalidInputError(f"No column can be used as a feature ({reasons}).")
+            raise InvalidInputError(f"No column can be used as a feature ({_in_words(left_out)}).")
         columns = _with_unique_names(columns, self._frame.columns)
         in_order = {name: left_out[name] for name in self._frame.columns if name in left_out}
         return FeatureChoice(columns, in_order, _notes(columns, contents))
@@ -264,6 +265,13 @@ def _calendar_features(name: str, date_format: DateFormat | None) -> list[Featur
     parts += ["weekday"] if date_format is None or date_format.has_date else []
     parts += ["hour"] if date_format is None or date_format.has_time else []
     return [FeatureColumn(f"{name} ({part})", part, name, date_format=date_format) for part in parts]
+
+
+def _in_words(left_out: dict[str, str]) -> str:
+    """Return why columns are left out, for an error message; of many columns, the first ones."""
+    reasons = [f"{name or NO_NAME}: {reason}" for name, reason in islice(left_out.items(), _MAX_REASONS)]
+    n_others = len(left_out) - len(reasons)
+    return "; ".join([*reasons, f"and {n_others:,} other columns"] if n_others > 0 else reasons)
 
 
 def _with_unique_names(features: list[FeatureColumn], columns: list[str]) -> list[FeatureColumn]:
