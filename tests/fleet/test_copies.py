@@ -109,6 +109,18 @@ def test_an_interrupted_load_closes_the_store(tmp_path, monkeypatch, name):
         gc.enable()
 
 
+def test_a_fleet_that_was_not_closed_does_not_keep_its_store_locked(tmp_path):
+    gc.disable()
+    try:
+        fleet = Fleet(1, store=tmp_path / "fleet.db", **SMALL)
+        fleet.save()
+        del fleet
+        with Fleet.load(tmp_path / "fleet.db") as loaded:
+            assert loaded.n_rows == 0
+    finally:
+        gc.enable()
+
+
 def interrupt():
     raise KeyboardInterrupt
 

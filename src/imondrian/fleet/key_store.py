@@ -8,7 +8,7 @@ store is opened or closed. So after a crash, the store contains exactly the last
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,11 @@ class KeyStore:
             self._base.close()
             if self._is_locked:
                 self._spill_path.unlink(missing_ok=True)
+
+    def __del__(self) -> None:
+        """Close the store when nobody can use it any more: a connection is in a cycle, which may be collected late."""
+        with suppress(Exception):  # the interpreter may be ending
+            self.close()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
