@@ -3,14 +3,13 @@
 import io
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imondrian.alarms.thresholds import stream_rule
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
 from imondrian.fleet.fleet import Fleet
-from imondrian.fleet.key_store import MAGIC
+from imondrian.fleet.key_store import is_fleet_file
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.models import storage
 from imondrian.models.fitted_model import FittedModel
@@ -97,12 +96,6 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             " class Fleet can use it."
         )
     return _model_of(*storage.load(path), path)
-
-
-def is_fleet_file(path: str | os.PathLike[str]) -> bool:
-    """Return True if a file begins like the store of a fleet."""
-    with Path(path).open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
 
 
 def load_extra(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import gc
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import pytest
 
 import imondrian
 from imondrian import Fleet
-from imondrian.base.errors import StoreError
+from imondrian.base.errors import ImondrianError, StoreError
 from imondrian.fleet import key_store
 from imondrian.fleet.key_store import KeyStore
+from imondrian.model_files import load_extra, load_model
 
 X = np.random.default_rng(0).normal(size=(20, 1))
 SMALL = {"n_trees": 2, "window": 16, "max_samples": 8}
@@ -107,6 +110,20 @@ def test_an_interrupted_load_closes_the_store(tmp_path, monkeypatch, name):
         assert interrupted.type is KeyboardInterrupt  # its traceback still refers to the first store
     finally:
         gc.enable()
+
+
+def test_loading_a_store_in_use_does_not_release_its_lock(tmp_path):
+    """A process loses its locks on a file when it closes the file, however often it has opened it."""
+    path = tmp_path / "fleet.db"
+    program = f"from imondrian import Fleet; Fleet.load({str(path)!r})"
+    with Fleet(1, store=path, **SMALL) as fleet:
+        fleet.save()
+        for load in (imondrian.load, load_model, load_extra):
+            with pytest.raises(ImondrianError):
+                load(path)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert "another process or fleet is using it" in done.stderr
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_fleet_that_was_not_closed_does_not_keep_its_store_locked(tmp_path):

@@ -13,7 +13,7 @@ from imondrian.cli.watch_detector import check_parameters, detector_parameters, 
 from imondrian.cli.watch_features import StreamFeatures
 from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
 from imondrian.fleet.fleet import Fleet
-from imondrian.model_files import is_fleet_file
+from imondrian.fleet.key_store import is_fleet_file
 
 _POSITION, _N_SEEN, _KEYS = "position", "n_seen", "keys"  # among the extra values of the model file
 _FIXED = ("shingle", "missing", "learn_anomalies")  # options of `watch` that a fleet does not have

@@ -25,7 +25,25 @@ _TABLES = (
     "CREATE TABLE saved (key BLOB PRIMARY KEY, state BLOB NOT NULL)",
 )
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-MAGIC = b"SQLite format 3\x00"  # the first bytes of a store
+_MAGIC = b"SQLite format 3\x00"  # the first bytes of a store
+_OPEN_FILES: set[tuple[int, int]] = set()  # device and number of the files that stores of this process have locked
+
+
+def is_fleet_file(path: str | os.PathLike[str]) -> bool:
+    """Return True if a file begins like the store of a fleet.
+
+    A store in use by this process is not opened: closing it again would release the lock.
+    """
+    path = Path(path)
+    if _identity(path) in _OPEN_FILES:
+        return True
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 class KeyStore:
@@ -44,6 +62,7 @@ class KeyStore:
         self._spill_path = self.path.with_name(self.path.name + _SPILL)
         self._removed: set[bytes] = set()  # keys forgotten since the last save, encoded
         self._process, self._is_locked = os.getpid(), False
+        self._file = (0, 0)  # device and number
         self._base = sqlite3.connect(":memory:")  # until the file is opened
 
     def open(self) -> None:
@@ -71,6 +90,8 @@ class KeyStore:
             raise DamagedFileError(f"{self.path}: the tables are not those of a fleet.")
         self._base.execute("COMMIT")
         self._is_locked = True  # so no other process uses the spill file
+        self._file = _identity(self.path)
+        _OPEN_FILES.add(self._file)
         self._spill_path.unlink(missing_ok=True)
         self._base.execute("ATTACH DATABASE ? AS spill", (str(self._spill_path),))
         self._base.execute("PRAGMA spill.journal_mode = MEMORY")
@@ -82,6 +103,8 @@ class KeyStore:
         if self._process == os.getpid():
             self._base.close()
             if self._is_locked:
+                self._is_locked = False
+                _OPEN_FILES.discard(self._file)
                 self._spill_path.unlink(missing_ok=True)
 
     def __del__(self) -> None:

@@ -9,8 +9,9 @@ from imondrian.cli.options import ConsoleOptions
 from imondrian.cli.scored_rows import load_model_file
 from imondrian.cli.summary import describe_rule, escaped
 from imondrian.fleet.fleet import Fleet
+from imondrian.fleet.key_store import is_fleet_file
 from imondrian.forest.mondrian_forest import MondrianForest
-from imondrian.model_files import Model, is_fleet_file
+from imondrian.model_files import Model
 from imondrian.stream.detector import StreamDetector
 
 
