@@ -2,15 +2,16 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from imondrian.alarms.incidents import NO_INCIDENT, Explain, IncidentRules, checked_rules
+from imondrian.alarms.incidents import NO_INCIDENT, Explain, IncidentRules, IncidentTracker, checked_rules
 from imondrian.base.defaults import (
     KEYED_MAX_SAMPLES,
     KEYED_N_TREES,
@@ -42,7 +43,7 @@ from imondrian.fleet.key_incidents import (
 from imondrian.fleet.key_store import KeyStore, new_store, save_copy
 from imondrian.fleet.key_table import KeyTable
 from imondrian.fleet.keys import Key, checked_key, checked_keys, encoded_key
-from imondrian.fleet.results import FleetResult, FleetResults, KeyChanges, KeyEvent, KeyIncident, joined
+from imondrian.fleet.results import FleetResult, FleetResults, KeyAlarms, KeyChanges, KeyEvent, KeyIncident, joined
 from imondrian.fleet.scoring import Learning, alarm_level, score_and_label
 from imondrian.fleet.shards import DetectorSize, Shards
 from imondrian.fleet.single_detectors import new_window, stream_detector, window_of
@@ -81,6 +82,7 @@ class _Records(NamedTuple):
     n_rows: int = 0  # rows of all keys so far, including skipped ones
     names: list[Any] | None = None  # of the features
     events: tuple[KeyEvent, ...] = ()  # of the last call
+    observed: Mapping[Key, IncidentTracker] = MappingProxyType({})  # those of keys with alarms, of the last call
     arriving: _Rows | None = None  # a block that has not begun, but may have dropped keys, so it must be completed
     pending: KeyedBlock | None = None  # a block that has begun
     outcome: _Outcome | None = None  # of the pending block, after its rows have been learned
@@ -278,6 +280,16 @@ class Fleet:
         """The incidents that opened or closed in the last call of `process` or `process_many`."""
         return self._records.events
 
+    @property
+    @read_locked
+    def latest_alarms(self) -> tuple[KeyAlarms, ...]:
+        """The open incident and the latest alarms of each key that had an alarm in the last call, or shortly before it.
+
+        Only keys with rows in the last call of `process` or `process_many` are included. Unlike `incidents`, which has
+        the latest 1,024, this has all of them.
+        """
+        return tuple(KeyAlarms(key, each.open, each.alarm_rows) for key, each in self._records.observed.items())
+
     @write_locked
     def keys(self) -> list[Key]:
         """Return all keys, in memory and in the store: integers first, then text, both in ascending order."""
@@ -389,7 +401,7 @@ class Fleet:
 
     @write_locked
     def _process_rows(self, keys: list[Key], X: Any) -> FleetResults:
-        self._records = self._records._replace(events=())
+        self._records = self._records._replace(events=(), observed={})
         self._check_is_open()
         points, names = self._points(keys, X)
         results, first, table = list[FleetResults](), 0, self._table
@@ -737,6 +749,7 @@ class Fleet:
         self._records = self._records._replace(
             n_rows=block.number + len(block.keys),
             events=(*self._records.events, *outcome.changes.events),
+            observed={**self._records.observed, **outcome.changes.trackers},
             pending=None,
             outcome=None,
         )

@@ -111,21 +111,18 @@ class KeyedState(AppliedState):
         self, entries: list[Entry], lock: LockFactory, announce: Callable[[Entry, PendingEvent], None]
     ) -> list[list[LearnedRow]]:
         """Score and learn the points of entries, and record their rows and incidents."""
-        outcomes, events = self.applier.learn(entries, lock)
+        outcomes, events, alarms = self.applier.learn(entries, lock)
         by_row: dict[int, list[KeyedEvent]] = {}
         for event in events:
             by_row.setdefault(id(event.row), []).append(event)
-        gap, has_alarms = self.applier.fleet.rules.gap, False
         for rows in outcomes:
             for row in rows:
                 if row.is_anomaly:
-                    has_alarms = True
-                    self.incidents.add_alarm(row, gap)
+                    self.incidents.add_alarm(row)
                 for event in by_row.get(id(row), ()):
                     announce(event.entry, self.incidents.record(event))
             self.rows.add(rows)
-        if has_alarms:
-            self.incidents.update(self.applier.fleet.incidents)
+        self.incidents.update(alarms)
         return outcomes
 
     def _apply_one(self, entry: Entry, announce: Callable[[Entry, PendingEvent], None]) -> KeyedOutcome:
