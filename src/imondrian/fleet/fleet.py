@@ -438,6 +438,12 @@ class Fleet:
         return self
 
     @write_locked
+    def n_rows_of(self, key: Key) -> int:
+        """Return the number of rows of a key so far; raise InvalidInputError if there is no such key."""
+        self._check_is_open()
+        return int(self._table.state_of(checked_key(key)).detector.counts[0]["n_seen"])
+
+    @write_locked
     def detector(self, key: Key) -> StreamDetector:
         """Return an independent `StreamDetector` that goes on like the detector of a key.
 

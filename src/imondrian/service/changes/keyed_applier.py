@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.alarms.incidents import Incident
-from imondrian.base.errors import InvalidInputError
+from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.results import FleetResults, KeyAlarms
@@ -99,13 +99,20 @@ class KeyedApplier:
         outcomes = [learned[start:end] for start, end in zip([0, *rows.ends], rows.ends, strict=False)]
         return Learned(outcomes, events, alarms)
 
-    def forget(self, key: str) -> InvalidInputError | None:
-        """Forget a key; return the error if there is no such key."""
+    def forget(self, key: str) -> int | InvalidInputError:
+        """Forget a key; return how many rows it had, 0 if it is damaged, or the error if there is no such key."""
         try:
+            n_rows = self._n_rows_of(key)
             self.fleet.forget(key)
         except InvalidInputError as error:  # nothing has changed, and a replay produces the same error
             return error
-        return None
+        return n_rows
+
+    def _n_rows_of(self, key: str) -> int:
+        try:
+            return self.fleet.n_rows_of(key)
+        except DamagedFileError:  # it can still be forgotten
+            return 0
 
     def change_settings(self, entry: Entry) -> dict[str, Any]:
         """Change settings, and return all of them."""

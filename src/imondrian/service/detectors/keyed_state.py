@@ -38,10 +38,11 @@ from imondrian.service.limits import Retention
 from imondrian.service.storage.incident_log import PendingEvent, PendingEvents
 from imondrian.service.storage.key_rows import KeyRows
 from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog
+from imondrian.service.storage.latest_rows import KeySummary
 from imondrian.service.storage.store import StoredDetector
 
 _NUMBER, _COUNTS, _VERSIONS = "number", "counts", "versions"  # in the extra values of the fleet
-_INCIDENTS, _SILENCE, _GENERATION = "incidents", "silence", "generation"
+_INCIDENTS, _SILENCE, _GENERATION, _LATEST = "incidents", "silence", "generation", "latest"
 
 
 class KeyedView(NamedTuple):
@@ -140,15 +141,14 @@ class KeyedState(AppliedState):
     def _forget(self, entry: Entry, announce: Callable[[Entry, PendingEvent], None]) -> int | InvalidInputError:
         """Forget a key; return how many rows it had, or the error if there is no such key."""
         key = json.loads(entry.content)
-        error = self.applier.forget(key)
-        if error is not None:
-            return error
-        summary = self.rows.summaries.get(key)
+        outcome = self.applier.forget(key)
+        if isinstance(outcome, InvalidInputError):
+            return outcome
         self.rows.forget(key)
         end = self.incidents.forget(key, entry)
         if end is not None:
             announce(entry, end)
-        return 0 if summary is None else summary.n_rows
+        return outcome
 
     def summary(self) -> Summary:
         """Return the summary figures."""
@@ -189,6 +189,7 @@ class KeyedState(AppliedState):
             _INCIDENTS: self.incidents.state(),
             _SILENCE: self.applier.silence,
             _GENERATION: self.applier.generation,
+            _LATEST: self.rows.latest,
         }
         with self.files.lock:
             fleet.save()
@@ -246,6 +247,8 @@ def _restored(record: StoredDetector, opened: _OpenFleet, retention: Retention, 
         raise ValueError(f"its rows have {fleet.parameters['n_features']} values, not {len(features)}.")
     if extra:
         incidents.restore(extra[_INCIDENTS])
+    if extra.get(_LATEST) is not None:  # rows of one post have the same time, so the table does not tell which is last
+        rows.latest = KeySummary(*extra[_LATEST])
     number, silence = int(extra.get(_NUMBER, 0)), extra.get(_SILENCE, record.configuration["silence"])
     return KeyedState(
         id=record.id,
