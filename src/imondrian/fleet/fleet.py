@@ -40,7 +40,7 @@ from imondrian.fleet.key_incidents import (
     alarm_explainer,
     incident_changes,
 )
-from imondrian.fleet.key_store import KeyStore, new_store, save_copy
+from imondrian.fleet.key_store import KeyStore, new_store, save_copy, stored_bytes
 from imondrian.fleet.key_table import KeyTable
 from imondrian.fleet.keys import Key, checked_key, checked_keys, encoded_key
 from imondrian.fleet.results import FleetResult, FleetResults, KeyAlarms, KeyChanges, KeyEvent, KeyIncident, joined
@@ -153,8 +153,9 @@ class Fleet:
     Notes
     -----
     A fleet may be used from several threads: a call that changes it runs alone. If a call is interrupted (Ctrl+C), or
-    the store fails, the fleet has processed the first rows of the call, up to some row; `n_rows` counts them. A fleet
-    with a store cannot be used in a forked process.
+    the store fails, the fleet has processed the first rows of the call, up to some row; `n_rows` counts them. The
+    StoreError has their results; the call can be repeated with the other rows. A fleet with a store cannot be used in a
+    forked process.
 
     Examples
     --------
@@ -408,9 +409,27 @@ class Fleet:
         limits = Limits(table.max_keys, longest_block(self._parameters["window"]), table.store is None)
         while first < len(keys):
             end = block_end(keys, first, table.entries, limits)
-            results.append(self._process_block(_Rows(keys[first:end], points[first:end], names)))
+            try:
+                results.append(self._process_block(_Rows(keys[first:end], points[first:end], names)))
+            except StoreError as error:
+                error.results = joined(results)
+                raise
             first = end
         return joined(results)
+
+    def spill_bytes(self, keys: Iterable[Key]) -> int:
+        """Return how much disk space the store needs, at most, if rows of these keys are processed next.
+
+        The space is for keys that leave memory. This method does not wait for a call in another thread: the result is
+        about the keys that are in memory at the moment.
+        """
+        table, needed = self._table, set(keys)
+        n_in_memory = len(table.entries)
+        n_missing = sum(key not in table.entries for key in needed)
+        if table.store is None or n_in_memory + n_missing <= table.max_keys:
+            return 0
+        n_leaving = len(needed) if len(needed) <= table.max_keys else n_in_memory + n_missing
+        return max(n_leaving * stored_bytes(self.bytes_per_key) - table.store.unused_bytes, 0)
 
     @write_locked
     def forget(self, key: Key) -> Self:

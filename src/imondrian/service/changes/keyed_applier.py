@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.alarms.incidents import Incident
-from imondrian.base.errors import DamagedFileError, InvalidInputError
+from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
 from imondrian.engine.jit import Array
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.results import FleetResults, KeyAlarms
-from imondrian.service.changes.journal import POINTS_PER_LOCK, Entry, EventMark, LockFactory, points_from
+from imondrian.service.changes.journal import POINTS_PER_LOCK, Entry, EventMark, LockFactory, StoreWait, points_from
 from imondrian.service.changes.keyed_rows import JournalledRows, LearnedRow, journalled_rows
 from imondrian.service.changes.settings import Changes, settings_of
 
@@ -81,23 +81,36 @@ class KeyedApplier:
         """The current values of the settings that can be changed."""
         return settings_of(self.fleet, self.silence, self.features)
 
-    def learn(self, entries: list[Entry], lock: LockFactory) -> Learned:
+    def learn(self, entries: list[Entry], lock: LockFactory, wait: StoreWait) -> Learned:
         """Score and learn the points of entries; the result is the same as one entry at a time.
 
-        The lock is acquired for at most `POINTS_PER_LOCK` points at a time.
+        The lock is acquired for at most `POINTS_PER_LOCK` points at a time. If a key cannot be moved to the disk, the
+        points before it are learned; the others follow after `wait`.
         """
         rows = _rows_of(entries, len(self.features))
         learned, events, alarms = list[LearnedRow](), list[KeyedEvent](), dict[str, KeyAlarms]()
-        for first in range(0, len(rows.keys), POINTS_PER_LOCK):
+        while len(learned) < len(rows.keys):
+            first = len(learned)
             part = slice(first, first + POINTS_PER_LOCK)
             with lock():
-                results = self.fleet.process_many(rows.keys[part], rows.points[part])
+                results, error = self._processed(rows.keys[part], rows.points[part])
                 found = self.fleet.events
                 alarms |= {str(each.key): each for each in self.fleet.latest_alarms}
             learned += _learned_rows(rows, first, results)
             events += _events_of(found, rows, first, learned)
+            if error is not None:
+                wait(error)
         outcomes = [learned[start:end] for start, end in zip([0, *rows.ends], rows.ends, strict=False)]
         return Learned(outcomes, events, alarms)
+
+    def _processed(self, keys: list[str], points: Array) -> tuple[FleetResults, StoreError | None]:
+        """Process rows; if the store fails, return the results of the first rows, and the error."""
+        try:
+            return self.fleet.process_many(keys, points), None
+        except StoreError as error:
+            if error.results is None:
+                raise
+            return error.results, error
 
     def forget(self, key: str) -> int | InvalidInputError:
         """Forget a key; return how many rows it had, 0 if it is damaged, or the error if there is no such key."""

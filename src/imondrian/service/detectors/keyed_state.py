@@ -8,6 +8,7 @@ be replayed, and the journal still has all of them.
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.fleet.fleet import Fleet
+from imondrian.fleet.key_store import stored_bytes
 from imondrian.service.changes.journal import (
     CUT,
     FORGET_KEY,
@@ -26,11 +28,13 @@ from imondrian.service.changes.journal import (
     Entry,
     KeyedOutcome,
     LockFactory,
+    StoreWait,
     current_versions,
+    no_wait,
 )
 from imondrian.service.changes.keyed_applier import KeyedApplier, KeyedEvent
 from imondrian.service.changes.keyed_configuration import keyed_bytes, new_fleet
-from imondrian.service.changes.keyed_rows import LearnedRow
+from imondrian.service.changes.keyed_rows import LearnedRow, split_content
 from imondrian.service.changes.replies import SavedReplies
 from imondrian.service.detectors.applied_state import AppliedState, Counts, Summary, Write
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles
@@ -43,6 +47,7 @@ from imondrian.service.storage.store import StoredDetector
 
 _NUMBER, _COUNTS, _VERSIONS = "number", "counts", "versions"  # in the extra values of the fleet
 _INCIDENTS, _SILENCE, _GENERATION, _LATEST = "incidents", "silence", "generation", "latest"
+_MARGIN_BYTES = 2**18  # for the pages of SQLite besides the content of an entry
 
 
 class KeyedView(NamedTuple):
@@ -79,7 +84,23 @@ class KeyedState(AppliedState):
     file: KeyFile
     files: KeyFiles
 
-    def apply(self, entries: list[Entry], lock: LockFactory = nullcontext) -> tuple["KeyedState", list[KeyedOutcome]]:
+    def disk_bytes(self, content: bytes, n_points: int) -> int:
+        """Return how much disk space an entry with points needs at most, for the journal and keys that leave memory."""
+        fleet = self.applier.fleet
+        if len(self.rows.summaries) + n_points <= self.max_bytes // fleet.bytes_per_key:
+            return 0  # all keys fit into memory
+        if self.has_disk_space(2 * n_points * stored_bytes(fleet.bytes_per_key)):
+            return 0  # there is space for all keys that can leave memory
+        n_bytes = fleet.spill_bytes(json.loads(split_content(content)[1]))
+        return n_bytes and n_bytes + 2 * len(content) + _MARGIN_BYTES
+
+    def has_disk_space(self, n_bytes: int) -> bool:
+        """Return True if the disk has so much space."""
+        return n_bytes == 0 or shutil.disk_usage(self.files.path(self.id).parent).free >= n_bytes
+
+    def apply(
+        self, entries: list[Entry], lock: LockFactory = nullcontext, wait: StoreWait = no_wait
+    ) -> tuple["KeyedState", list[KeyedOutcome]]:
         """Apply entries; return the state after them, and their outcomes.
 
         Fleet, rows and incidents change in place.
@@ -94,7 +115,7 @@ class KeyedState(AppliedState):
 
         for has_points, group in groupby(entries, key=lambda entry: entry.kind in WITH_POINTS):
             if has_points:
-                outcomes += self._learn(list(group), lock, announce)
+                outcomes += self._learn(list(group), lock, wait, announce)
                 continue
             for entry in group:
                 with lock():
@@ -109,10 +130,14 @@ class KeyedState(AppliedState):
         return following, outcomes
 
     def _learn(
-        self, entries: list[Entry], lock: LockFactory, announce: Callable[[Entry, PendingEvent], None]
+        self,
+        entries: list[Entry],
+        lock: LockFactory,
+        wait: StoreWait,
+        announce: Callable[[Entry, PendingEvent], None],
     ) -> list[list[LearnedRow]]:
         """Score and learn the points of entries, and record their rows and incidents."""
-        outcomes, events, alarms = self.applier.learn(entries, lock)
+        outcomes, events, alarms = self.applier.learn(entries, lock, wait)
         by_row: dict[int, list[KeyedEvent]] = {}
         for event in events:
             by_row.setdefault(id(event.row), []).append(event)
