@@ -288,6 +288,23 @@ def test_a_full_disk_is_an_error_and_the_fleet_goes_on(tmp_path):
         assert_same(loaded.process_many(keys, X[:120]), free.process_many(keys, X[:120]))
 
 
+@pytest.mark.parametrize("n_keys", [3, 10, 30])
+def test_the_store_never_needs_more_space_than_announced(tmp_path, n_keys):
+    """Rows of few and of many keys, in memory and not, in several calls."""
+    rng = np.random.default_rng(n_keys)
+    path = tmp_path / "fleet.db-spill"
+    with new_fleet(store=tmp_path / "fleet.db", max_bytes=10 * BYTES) as fleet:
+        assert fleet.spill_bytes(range(10)) == 0
+        for i in range(20):
+            keys = rng.integers(n_keys, size=100).tolist()
+            before, announced = path.stat().st_size, fleet.spill_bytes(keys)
+            fleet.process_many(keys, X[:100])
+            assert path.stat().st_size <= before + announced + 2**14
+            if i % 7 == 6:
+                fleet.save()
+        assert (fleet.spill_bytes(range(1000, 1050)) > 0) or n_keys == 3
+
+
 @pytest.mark.parametrize(("method", "n_calls"), [("execute", 60), ("executemany", 3)])
 def test_any_error_of_the_store_leaves_the_rows_before_it(tmp_path, method, n_calls):
     """Blocks before the error are processed; `n_rows` says how many rows."""
@@ -305,12 +322,12 @@ def test_any_error_of_the_store_leaves_the_rows_before_it(tmp_path, method, n_ca
     with new_fleet(store=tmp_path / "fleet.db", max_bytes=2 * BYTES) as fleet:
         store = fleet._table.store
         store._base = Failing(store._base)
-        with pytest.raises(StoreError, match="disk I/O error"):
+        with pytest.raises(StoreError, match="disk I/O error") as caught:
             fleet.process_many(KEYS, X)
         n_rows = fleet.n_rows
         store._base = store._base.base
         free = new_fleet()
-        free.process_many(KEYS[:n_rows], X[:n_rows])
+        assert_same(caught.value.results, free.process_many(KEYS[:n_rows], X[:n_rows]))
         assert 0 < n_rows < N_ROWS
         assert fleet.keys() == free.keys()
         assert_same(fleet.process_many(KEYS[n_rows:], X[n_rows:]), free.process_many(KEYS[n_rows:], X[n_rows:]))

@@ -55,8 +55,8 @@ def learn(handle, keys, X, request=None):
     return json.loads(reply.content)["results"]
 
 
-def forget(handle, key):
-    return handle.worker.submit(FORGET_KEY, json.dumps(key).encode(), 0).result()
+def forget(handle, key, request=None):
+    return handle.worker.submit(FORGET_KEY, json.dumps(key).encode(), 0, request).result()
 
 
 def change(handle, **settings):

@@ -6,11 +6,13 @@ import sqlite3
 import numpy as np
 import pytest
 
+from imondrian.fleet.key_incidents import N_INCIDENTS_STORED
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.storage.store import FILE
 from tests.service.keyed import (
     HOSTS,
     OFTEN,
+    change,
     copied,
     events_of,
     forget,
@@ -111,3 +113,52 @@ def test_lost_entries_start_a_new_generation_of_ids(tmp_path):
     assert "a" in {each["key"] for each in still_open}
     assert before.isdisjoint(each["id"] for each in still_open)
     registry.close()
+
+
+ALWAYS = {**HOSTS, "threshold": "score 0.01"}  # every row of a warm key is an alarm
+
+
+def test_the_times_of_an_incident_do_not_depend_on_posts_and_restarts(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 2))
+    X[100] = 1000.0  # the peak is followed by more alarms than are remembered
+    registries = [Registry(tmp_path / name) for name in ("at once", "in parts")]
+    for registry, n_parts in zip(registries, (1, 90), strict=True):
+        handle, _ = registry.create("hosts", ALWAYS)
+        for part in np.array_split(X, n_parts):
+            learn(handle, ["a"] * len(part), part)
+    registries.append(Registry(copied(registries[1], tmp_path)))
+    at_once, in_parts, replayed = ([each] for registry in registries for each in incidents_shown(registry))
+    assert in_parts == replayed
+    for (incident,) in (at_once, in_parts):
+        assert incident["peak"]["index"] == 100
+        assert all(incident[name]["time"] is not None for name in ("first", "last", "opened", "peak"))
+    for registry in registries:
+        registry.close()
+    restarted = Registry(tmp_path / "in parts")
+    assert incidents_shown(restarted) == in_parts
+    restarted.close()
+
+
+def test_an_incident_that_a_change_of_the_rules_closes_leaves_the_times_of_the_next_one(registry):
+    handle, _ = registry.create("hosts", {**ALWAYS, "gap": 30})
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    learn(handle, ["a"] * 60, X)
+    change(handle, threshold="score 0.99")
+    learn(handle, ["a"] * 20, X[:20])
+    change(handle, threshold="score 0.01", gap=5)
+    learn(handle, ["a"] * 3, X[:3])  # the first of these rows closes the incident, and is an alarm itself
+    closed, opened = incidents_shown(registry)
+    assert (closed["is_open"], opened["is_open"], opened["first"]["index"]) == (False, True, 80)
+    assert all(opened[name]["time"] is not None for name in ("first", "last", "opened", "peak"))
+
+
+def test_all_open_incidents_are_up_to_date_however_many_there_are(registry):
+    names = [f"host {i}" for i in range(N_INCIDENTS_STORED + 100)]
+    handle, _ = registry.create("hosts", {**ALWAYS, "warm_up": 2, "window": 16, "max_samples": 16, "n_trees": 1})
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        results = learn(handle, names, rng.normal(size=(len(names), 2)))
+    shown = {each["key"]: each for each in incidents_shown(registry) if each["is_open"]}
+    assert len(shown) == len(names)
+    assert {key: each["last"]["index"] for key, each in shown.items()} == {row["key"]: row["index"] for row in results}

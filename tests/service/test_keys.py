@@ -1,5 +1,6 @@
 """A detector with a key gives the results of a fleet, however posts are cut and however the service ended."""
 
+import json
 import shutil
 import sqlite3
 import stat
@@ -239,6 +240,42 @@ def test_a_snapshot_can_be_interrupted_after_every_step(tmp_path, monkeypatch, s
         assert learn(handle, keys[first : first + 10], X[first : first + 10], f"id-{first}") == half[first : first + 10]
     assert learn(handle, keys, X) == expected(fleet, keys, X)
     restarted.close()
+
+
+def test_forgetting_again_after_an_interrupted_snapshot_has_the_same_reply(tmp_path, monkeypatch):
+    keys, X = keyed_rows(n_rows=600)
+    registry = Registry(tmp_path / "live")
+    learn(registry.create("hosts", HOSTS)[0], keys, X)
+    registry.close()
+    registry = Registry(tmp_path / "live")
+    handle = registry.get("hosts")
+    replies = {name: forget(handle, name, f"id-{name}") for name in ("web-1", "web-2")}
+    assert json.loads(replies["web-1"].content) == {"n_points": keys.count("web-1")}
+    learn(handle, ["web-2"] * 3, X[:3])
+    save = Fleet.save
+    monkeypatch.setattr(Fleet, "save", lambda fleet: [copied(registry, tmp_path), save(fleet)])  # the rows are stored
+    registry.close()
+    monkeypatch.undo()
+    restarted = Registry(tmp_path / "killed")
+    for name, reply in replies.items():
+        assert forget(restarted.get("hosts"), name, f"id-{name}") == reply
+    restarted.close()
+
+
+def test_the_latest_surprise_is_that_of_the_last_row_also_after_restarts(tmp_path):
+    keys, X = keyed_rows(n_rows=600)
+    registry = Registry(tmp_path / "live")
+    handle, _ = registry.create("hosts", HOSTS)
+    surprise = learn(handle, keys, X)[-1]["surprise"]  # all rows have the same time
+    assert handle.worker.view.latest_surprise == surprise
+    last = handle.worker.view.last_arrival
+    killed = copied(registry, tmp_path)
+    registry.close()
+    for folder in (tmp_path / "live", tmp_path / "live", killed):
+        registry = Registry(folder)
+        view = registry.get("hosts").worker.view
+        assert (view.latest_surprise, view.last_arrival) == (surprise, last)
+        registry.close()
 
 
 def test_keys_beyond_the_memory_move_to_the_disk_and_come_back(tmp_path):

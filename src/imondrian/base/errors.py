@@ -1,5 +1,7 @@
 """The exceptions of imondrian. Each message names the argument, what it must be and what it was."""
 
+from typing import Any
+
 
 class ImondrianError(Exception):
     """Base class of every error that imondrian raises on purpose."""
@@ -36,3 +38,5 @@ class StoreError(ImondrianError, OSError):
 
     The first rows of the call may have been processed; `Fleet.n_rows` counts them.
     """
+
+    results: Any = None  # of `process_many`: the FleetResults of these rows; None if another call has failed

@@ -2,15 +2,16 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from imondrian.alarms.incidents import NO_INCIDENT, Explain, IncidentRules, checked_rules
+from imondrian.alarms.incidents import NO_INCIDENT, Explain, IncidentRules, IncidentTracker, checked_rules
 from imondrian.base.defaults import (
     KEYED_MAX_SAMPLES,
     KEYED_N_TREES,
@@ -40,10 +41,10 @@ from imondrian.fleet.key_incidents import (
     alarm_explainer,
     incident_changes,
 )
-from imondrian.fleet.key_store import KeyStore, new_store, save_copy
+from imondrian.fleet.key_store import KeyStore, new_store, save_copy, stored_bytes
 from imondrian.fleet.key_table import KeyTable
 from imondrian.fleet.keys import Key, checked_key, checked_keys, encoded_key
-from imondrian.fleet.results import FleetResult, FleetResults, KeyChanges, KeyEvent, KeyIncident, joined
+from imondrian.fleet.results import FleetResult, FleetResults, KeyAlarms, KeyChanges, KeyEvent, KeyIncident, joined
 from imondrian.fleet.scoring import Learning, alarm_level, score_and_label
 from imondrian.fleet.shards import DetectorSize, Shards
 from imondrian.fleet.single_detectors import new_window, stream_detector, window_of
@@ -82,6 +83,7 @@ class _Records(NamedTuple):
     n_rows: int = 0  # rows of all keys so far, including skipped ones
     names: list[Any] | None = None  # of the features
     events: tuple[KeyEvent, ...] = ()  # of the last call
+    observed: Mapping[Key, IncidentTracker] = MappingProxyType({})  # those of keys with alarms, of the last call
     arriving: _Rows | None = None  # a block that has not begun, but may have dropped keys, so it must be completed
     pending: KeyedBlock | None = None  # a block that has begun
     outcome: _Outcome | None = None  # of the pending block, after its rows have been learned
@@ -152,8 +154,9 @@ class Fleet:
     Notes
     -----
     A fleet may be used from several threads: a call that changes it runs alone. If a call is interrupted (Ctrl+C), or
-    the store fails, the fleet has processed the first rows of the call, up to some row; `n_rows` counts them. A fleet
-    with a store cannot be used in a forked process.
+    the store fails, the fleet has processed the first rows of the call, up to some row; `n_rows` counts them. The
+    StoreError has their results; the call can be repeated with the other rows. A fleet with a store cannot be used in a
+    forked process.
 
     Examples
     --------
@@ -279,6 +282,16 @@ class Fleet:
         """The incidents that opened or closed in the last call of `process` or `process_many`."""
         return self._records.events
 
+    @property
+    @read_locked
+    def latest_alarms(self) -> tuple[KeyAlarms, ...]:
+        """The open incident and the latest alarms of each key that had an alarm in the last call, or shortly before it.
+
+        Only keys with rows in the last call of `process` or `process_many` are included. Unlike `incidents`, which has
+        the latest 1,024, this has all of them.
+        """
+        return tuple(KeyAlarms(key, each.open, each.alarm_rows) for key, each in self._records.observed.items())
+
     @write_locked
     def keys(self) -> list[Key]:
         """Return all keys, in memory and in the store: integers first, then text, both in ascending order."""
@@ -390,16 +403,34 @@ class Fleet:
 
     @write_locked
     def _process_rows(self, keys: list[Key], X: Any) -> FleetResults:
-        self._records = self._records._replace(events=())
+        self._records = self._records._replace(events=(), observed={})
         self._check_is_open()
         points, names = self._points(keys, X)
         results, first, table = list[FleetResults](), 0, self._table
         limits = Limits(table.max_keys, longest_block(self._parameters["window"]), table.store is None)
         while first < len(keys):
             end = block_end(keys, first, table.entries, limits)
-            results.append(self._process_block(_Rows(keys[first:end], points[first:end], names)))
+            try:
+                results.append(self._process_block(_Rows(keys[first:end], points[first:end], names)))
+            except StoreError as error:
+                error.results = joined(results)
+                raise
             first = end
         return joined(results)
+
+    def spill_bytes(self, keys: Iterable[Key]) -> int:
+        """Return how much disk space the store needs, at most, if rows of these keys are processed next.
+
+        The space is for keys that leave memory. This method does not wait for a call in another thread: the result is
+        about the keys that are in memory at the moment.
+        """
+        table, needed = self._table, set(keys)
+        n_in_memory = len(table.entries)
+        n_missing = sum(key not in table.entries for key in needed)
+        if table.store is None or n_in_memory + n_missing <= table.max_keys:
+            return 0
+        n_leaving = len(needed) if len(needed) <= table.max_keys else n_in_memory + n_missing
+        return max(n_leaving * stored_bytes(self.bytes_per_key) - table.store.unused_bytes, 0)
 
     @write_locked
     def forget(self, key: Key) -> Self:
@@ -425,6 +456,12 @@ class Fleet:
         self._records = self._records._replace(forgetting=tuple(self._table.keys()))
         self._finish_forgetting()
         return self
+
+    @write_locked
+    def n_rows_of(self, key: Key) -> int:
+        """Return the number of rows of a key so far; raise InvalidInputError if there is no such key."""
+        self._check_is_open()
+        return int(self._table.state_of(checked_key(key)).detector.counts[0]["n_seen"])
 
     @write_locked
     def detector(self, key: Key) -> StreamDetector:
@@ -739,6 +776,7 @@ class Fleet:
         self._records = self._records._replace(
             n_rows=block.number + len(block.keys),
             events=(*self._records.events, *outcome.changes.events),
+            observed={**self._records.observed, **outcome.changes.trackers},
             pending=None,
             outcome=None,
         )

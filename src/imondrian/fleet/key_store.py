@@ -24,6 +24,8 @@ _TABLES = (
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL)",
     "CREATE TABLE saved (key BLOB PRIMARY KEY, state BLOB NOT NULL)",
 )
+_SPILL_TABLE = "CREATE TABLE IF NOT EXISTS spill.spilled (key BLOB PRIMARY KEY, state BLOB NOT NULL)"
+_PAGE_BYTES = 4096
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _MAGIC = b"SQLite format 3\x00"  # the first bytes of a store
 _OPEN_FILES: set[tuple[int, int]] = set()  # device and number of the files that stores of this process have locked
@@ -55,6 +57,11 @@ class KeyStore:
     ----------
     path : str or path
         The file; it is created if there is none.
+
+    Attributes
+    ----------
+    unused_bytes : int
+        Size of the part of the second file that can be written again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -62,6 +69,7 @@ class KeyStore:
         self._spill_path = self.path.with_name(self.path.name + _SPILL)
         self._removed: set[bytes] = set()  # keys forgotten since the last save, encoded
         self._process, self._is_locked = os.getpid(), False
+        self._has_spilled, self.unused_bytes = False, 0
         self._file = (0, 0)  # device and number
         self._base = sqlite3.connect(":memory:")  # until the file is opened
 
@@ -96,7 +104,6 @@ class KeyStore:
         self._base.execute("ATTACH DATABASE ? AS spill", (str(self._spill_path),))
         self._base.execute("PRAGMA spill.journal_mode = MEMORY")
         self._base.execute("PRAGMA spill.synchronous = OFF")
-        self._base.execute("CREATE TABLE spill.spilled (key BLOB PRIMARY KEY, state BLOB NOT NULL)")
 
     def close(self) -> None:
         """Close the store; changes that were not saved are lost."""
@@ -145,7 +152,8 @@ class KeyStore:
     def keys(self) -> list[Key]:
         """Return all keys of the store."""
         with self._errors():
-            rows = self._base.execute("SELECT key FROM saved UNION SELECT key FROM spill.spilled").fetchall()
+            sql = " UNION ".join(f"SELECT key FROM {table}" for table in self._tables)  # noqa: S608 (names from below)
+            rows = self._base.execute(sql).fetchall()
         try:
             return [decoded_key(key) for (key,) in rows if key not in self._removed]
         except (ValueError, TypeError) as error:
@@ -168,17 +176,25 @@ class KeyStore:
         if encoded in self._removed:
             return None
         with self._errors():
-            for table in ("spill.spilled", "saved"):
+            for table in self._tables:
                 row = self._base.execute(f"SELECT {what} FROM {table} WHERE key = ?", (encoded,)).fetchone()  # noqa: S608
                 if row is not None:
                     return row[0]
         return None
 
+    @property
+    def _tables(self) -> tuple[str, ...]:
+        """The tables that have states of keys, the latest ones first."""
+        return ("spill.spilled", "saved") if self._has_spilled else ("saved",)
+
     def spill(self, states: Iterable[tuple[Key, bytes]]) -> None:
         """Store the states of keys that leave memory."""
         rows = [(encoded_key(key), state) for key, state in states]
         with self._errors(), self._transaction():
+            self._base.execute(_SPILL_TABLE)  # only now: a store can also be opened and read if the disk is full
             self._base.executemany("INSERT OR REPLACE INTO spill.spilled VALUES (?, ?)", rows)
+        self._has_spilled = True
+        self._count_unused_bytes()
         self._removed.difference_update(key for key, _ in rows)
 
     def remove(self, key: Key) -> None:
@@ -189,17 +205,27 @@ class KeyStore:
         """Save the fleet: the common state, these states of keys, and the spilled ones. Other keys have not changed."""
         values = [("header", encoded_header(common)), ("common", common.forest)]
         removed = [(key,) for key in self._removed]
-        with self._errors(), self._transaction():
-            self._base.executemany("DELETE FROM spill.spilled WHERE key = ?", removed)
+        if self._has_spilled:
+            with self._errors(), self._transaction():
+                self._base.executemany("DELETE FROM spill.spilled WHERE key = ?", removed)
         with self._errors(), self._transaction():
             self._base.executemany("DELETE FROM saved WHERE key = ?", removed)
-            self._base.execute("INSERT OR REPLACE INTO saved SELECT key, state FROM spill.spilled")
+            if self._has_spilled:
+                self._base.execute("INSERT OR REPLACE INTO saved SELECT key, state FROM spill.spilled")
             rows = ((encoded_key(key), state) for key, state in states)
             self._base.executemany("INSERT OR REPLACE INTO saved VALUES (?, ?)", rows)
             self._base.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
         self._removed.clear()
-        with self._errors(), self._transaction():
-            self._base.execute("DELETE FROM spill.spilled")
+        if self._has_spilled:
+            with self._errors(), self._transaction():
+                self._base.execute("DELETE FROM spill.spilled")
+            self._count_unused_bytes()
+
+    def _count_unused_bytes(self) -> None:
+        with self._errors():
+            (n_pages,) = self._base.execute("PRAGMA spill.freelist_count").fetchone()
+            (page_size,) = self._base.execute("PRAGMA spill.page_size").fetchone()
+        self.unused_bytes = n_pages * page_size
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -215,6 +241,11 @@ class KeyStore:
     def _roll_back(self) -> None:
         if self._base.in_transaction:
             self._base.execute("ROLLBACK")
+
+
+def stored_bytes(n_bytes: int) -> int:
+    """Return how much disk space a state of n_bytes needs at most, which SQLite stores in pages of its own."""
+    return (n_bytes // (_PAGE_BYTES - 4) + 2) * _PAGE_BYTES
 
 
 def new_store(path: str | os.PathLike[str]) -> KeyStore:

@@ -47,6 +47,14 @@ class KeyEvent(NamedTuple):
     event: IncidentEvent
 
 
+class KeyAlarms(NamedTuple):
+    """The alarms of one key that may still belong to an incident; see `Fleet.latest_alarms`."""
+
+    key: Key
+    incident: Incident | None  # the open one
+    rows: frozenset[int]  # indices of the alarms that the next opening or closing may name: first, last and peak
+
+
 class KeyChanges(NamedTuple):
     """The keys of a fleet that have changed; see `Fleet.key_changes`."""
 

@@ -21,7 +21,7 @@ import numpy as np
 import imondrian
 from imondrian.alarms.incidents import NO_INCIDENT, Incident, IncidentEvent
 from imondrian.base.defaults import SERIES
-from imondrian.base.errors import DamagedFileError, InvalidInputError, NotHeldError
+from imondrian.base.errors import DamagedFileError, InvalidInputError, NotHeldError, StoreError
 from imondrian.engine.jit import Array
 from imondrian.model_files import from_bytes
 from imondrian.rows.named_rows import CodedRows
@@ -185,6 +185,12 @@ POINTS_PER_LOCK = 1_024  # maximum number of points learned before the lock is r
 Outcome = list[ScoredRow] | int | dict[str, Any] | InvalidInputError
 KeyedOutcome = list[LearnedRow] | int | dict[str, Any] | InvalidInputError  # of a detector with a key
 LockFactory = Callable[[], AbstractContextManager[None]]
+StoreWait = Callable[[StoreError], None]  # waits until a change that failed can be tried again, or raises an error
+
+
+def no_wait(error: StoreError) -> None:
+    """Raise the error of a store, instead of waiting."""
+    raise error
 
 
 class EntryApplier:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.alarms.incidents import Incident
-from imondrian.base.errors import InvalidInputError
+from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
 from imondrian.engine.jit import Array
 from imondrian.fleet.fleet import Fleet
-from imondrian.fleet.results import FleetResults
-from imondrian.service.changes.journal import POINTS_PER_LOCK, Entry, EventMark, LockFactory, points_from
+from imondrian.fleet.results import FleetResults, KeyAlarms
+from imondrian.service.changes.journal import POINTS_PER_LOCK, Entry, EventMark, LockFactory, StoreWait, points_from
 from imondrian.service.changes.keyed_rows import JournalledRows, LearnedRow, journalled_rows
 from imondrian.service.changes.settings import Changes, settings_of
 
@@ -26,6 +26,14 @@ class KeyedEvent(NamedTuple):
     entry: Entry
     row: LearnedRow  # at which it happened
     incident: Incident
+
+
+class Learned(NamedTuple):
+    """What has changed when the points of entries were learned."""
+
+    outcomes: list[list[LearnedRow]]  # the rows of each entry
+    events: list[KeyedEvent]  # the incidents that opened or closed
+    alarms: dict[str, KeyAlarms]  # by key, those that may have changed
 
 
 class _Rows(NamedTuple):
@@ -73,36 +81,51 @@ class KeyedApplier:
         """The current values of the settings that can be changed."""
         return settings_of(self.fleet, self.silence, self.features)
 
-    def learn(self, entries: list[Entry], lock: LockFactory) -> tuple[list[list[LearnedRow]], list[KeyedEvent]]:
+    def learn(self, entries: list[Entry], lock: LockFactory, wait: StoreWait) -> Learned:
         """Score and learn the points of entries; the result is the same as one entry at a time.
 
-        The lock is acquired for at most `POINTS_PER_LOCK` points at a time.
-
-        Returns
-        -------
-        outcomes : list of list of LearnedRow
-            The rows of each entry.
-        events : list of KeyedEvent
-            The incidents that opened or closed.
+        The lock is acquired for at most `POINTS_PER_LOCK` points at a time. If a key cannot be moved to the disk, the
+        points before it are learned; the others follow after `wait`.
         """
         rows = _rows_of(entries, len(self.features))
-        learned, events = list[LearnedRow](), list[KeyedEvent]()
-        for first in range(0, len(rows.keys), POINTS_PER_LOCK):
+        learned, events, alarms = list[LearnedRow](), list[KeyedEvent](), dict[str, KeyAlarms]()
+        while len(learned) < len(rows.keys):
+            first = len(learned)
             part = slice(first, first + POINTS_PER_LOCK)
             with lock():
-                results = self.fleet.process_many(rows.keys[part], rows.points[part])
+                results, error = self._processed(rows.keys[part], rows.points[part])
                 found = self.fleet.events
+                alarms |= {str(each.key): each for each in self.fleet.latest_alarms}
             learned += _learned_rows(rows, first, results)
             events += _events_of(found, rows, first, learned)
-        return [learned[start:end] for start, end in zip([0, *rows.ends], rows.ends, strict=False)], events
+            if error is not None:
+                wait(error)
+        outcomes = [learned[start:end] for start, end in zip([0, *rows.ends], rows.ends, strict=False)]
+        return Learned(outcomes, events, alarms)
 
-    def forget(self, key: str) -> InvalidInputError | None:
-        """Forget a key; return the error if there is no such key."""
+    def _processed(self, keys: list[str], points: Array) -> tuple[FleetResults, StoreError | None]:
+        """Process rows; if the store fails, return the results of the first rows, and the error."""
         try:
+            return self.fleet.process_many(keys, points), None
+        except StoreError as error:
+            if error.results is None:
+                raise
+            return error.results, error
+
+    def forget(self, key: str) -> int | InvalidInputError:
+        """Forget a key; return how many rows it had, 0 if it is damaged, or the error if there is no such key."""
+        try:
+            n_rows = self._n_rows_of(key)
             self.fleet.forget(key)
         except InvalidInputError as error:  # nothing has changed, and a replay produces the same error
             return error
-        return None
+        return n_rows
+
+    def _n_rows_of(self, key: str) -> int:
+        try:
+            return self.fleet.n_rows_of(key)
+        except DamagedFileError:  # it can still be forgotten
+            return 0
 
     def change_settings(self, entry: Entry) -> dict[str, Any]:
         """Change settings, and return all of them."""

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, Self
 
 from imondrian.alarms.drift import Drift
-from imondrian.service.changes.journal import WITH_POINTS, Entry, EventMark, KeyedOutcome, LockFactory, Outcome
+from imondrian.service.changes.journal import (
+    WITH_POINTS,
+    Entry,
+    EventMark,
+    KeyedOutcome,
+    LockFactory,
+    Outcome,
+    StoreWait,
+    no_wait,
+)
 from imondrian.service.changes.replies import SavedReplies
 from imondrian.service.limits import Retention
 from imondrian.service.storage.incident_log import Announcement, ListedIncident, PendingEvent, PendingEvents
@@ -143,10 +152,24 @@ class AppliedState(ABC):
     since_snapshot: SinceSnapshot = field(default_factory=SinceSnapshot)
     counts: Counts = field(default_factory=Counts)
     pending: PendingEvents = field(default_factory=PendingEvents)
+    backlog: tuple[Entry, ...] = ()  # entries that could not be replayed yet, because the disk is full
 
     @abstractmethod
-    def apply(self, entries: list[Entry], lock: LockFactory = nullcontext) -> tuple[Self, list[Any]]:
-        """Apply entries; return the state after them, and their outcomes."""
+    def apply(
+        self, entries: list[Entry], lock: LockFactory = nullcontext, wait: StoreWait = no_wait
+    ) -> tuple[Self, list[Any]]:
+        """Apply entries; return the state after them, and their outcomes.
+
+        `wait` is called if a store of keys cannot be written; when it returns, that is tried again.
+        """
+
+    def disk_bytes(self, _content: bytes, _n_points: int) -> int:
+        """Return how much disk space an entry with points needs at most, besides the journal."""
+        return 0
+
+    def has_disk_space(self, _n_bytes: int) -> bool:
+        """Return True if the disk has so much space."""
+        return True
 
     @abstractmethod
     def summary(self) -> Summary:

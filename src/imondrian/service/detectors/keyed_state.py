@@ -8,6 +8,7 @@ be replayed, and the journal still has all of them.
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.fleet.fleet import Fleet
+from imondrian.fleet.key_store import stored_bytes
 from imondrian.service.changes.journal import (
     CUT,
     FORGET_KEY,
@@ -26,11 +28,13 @@ from imondrian.service.changes.journal import (
     Entry,
     KeyedOutcome,
     LockFactory,
+    StoreWait,
     current_versions,
+    no_wait,
 )
 from imondrian.service.changes.keyed_applier import KeyedApplier, KeyedEvent
 from imondrian.service.changes.keyed_configuration import keyed_bytes, new_fleet
-from imondrian.service.changes.keyed_rows import LearnedRow
+from imondrian.service.changes.keyed_rows import LearnedRow, split_content
 from imondrian.service.changes.replies import SavedReplies
 from imondrian.service.detectors.applied_state import AppliedState, Counts, Summary, Write
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles
@@ -38,10 +42,12 @@ from imondrian.service.limits import Retention
 from imondrian.service.storage.incident_log import PendingEvent, PendingEvents
 from imondrian.service.storage.key_rows import KeyRows
 from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog
+from imondrian.service.storage.latest_rows import KeySummary
 from imondrian.service.storage.store import StoredDetector
 
 _NUMBER, _COUNTS, _VERSIONS = "number", "counts", "versions"  # in the extra values of the fleet
-_INCIDENTS, _SILENCE, _GENERATION = "incidents", "silence", "generation"
+_INCIDENTS, _SILENCE, _GENERATION, _LATEST = "incidents", "silence", "generation", "latest"
+_MARGIN_BYTES = 2**18  # for the pages of SQLite besides the content of an entry
 
 
 class KeyedView(NamedTuple):
@@ -78,7 +84,23 @@ class KeyedState(AppliedState):
     file: KeyFile
     files: KeyFiles
 
-    def apply(self, entries: list[Entry], lock: LockFactory = nullcontext) -> tuple["KeyedState", list[KeyedOutcome]]:
+    def disk_bytes(self, content: bytes, n_points: int) -> int:
+        """Return how much disk space an entry with points needs at most, for the journal and keys that leave memory."""
+        fleet = self.applier.fleet
+        if len(self.rows.summaries) + n_points <= self.max_bytes // fleet.bytes_per_key:
+            return 0  # all keys fit into memory
+        if self.has_disk_space(2 * n_points * stored_bytes(fleet.bytes_per_key)):
+            return 0  # there is space for all keys that can leave memory
+        n_bytes = fleet.spill_bytes(json.loads(split_content(content)[1]))
+        return n_bytes and n_bytes + 2 * len(content) + _MARGIN_BYTES
+
+    def has_disk_space(self, n_bytes: int) -> bool:
+        """Return True if the disk has so much space."""
+        return n_bytes == 0 or shutil.disk_usage(self.files.path(self.id).parent).free >= n_bytes
+
+    def apply(
+        self, entries: list[Entry], lock: LockFactory = nullcontext, wait: StoreWait = no_wait
+    ) -> tuple["KeyedState", list[KeyedOutcome]]:
         """Apply entries; return the state after them, and their outcomes.
 
         Fleet, rows and incidents change in place.
@@ -93,7 +115,7 @@ class KeyedState(AppliedState):
 
         for has_points, group in groupby(entries, key=lambda entry: entry.kind in WITH_POINTS):
             if has_points:
-                outcomes += self._learn(list(group), lock, announce)
+                outcomes += self._learn(list(group), lock, wait, announce)
                 continue
             for entry in group:
                 with lock():
@@ -108,24 +130,25 @@ class KeyedState(AppliedState):
         return following, outcomes
 
     def _learn(
-        self, entries: list[Entry], lock: LockFactory, announce: Callable[[Entry, PendingEvent], None]
+        self,
+        entries: list[Entry],
+        lock: LockFactory,
+        wait: StoreWait,
+        announce: Callable[[Entry, PendingEvent], None],
     ) -> list[list[LearnedRow]]:
         """Score and learn the points of entries, and record their rows and incidents."""
-        outcomes, events = self.applier.learn(entries, lock)
+        outcomes, events, alarms = self.applier.learn(entries, lock, wait)
         by_row: dict[int, list[KeyedEvent]] = {}
         for event in events:
             by_row.setdefault(id(event.row), []).append(event)
-        gap, has_alarms = self.applier.fleet.rules.gap, False
         for rows in outcomes:
             for row in rows:
                 if row.is_anomaly:
-                    has_alarms = True
-                    self.incidents.add_alarm(row, gap)
+                    self.incidents.add_alarm(row)
                 for event in by_row.get(id(row), ()):
                     announce(event.entry, self.incidents.record(event))
             self.rows.add(rows)
-        if has_alarms:
-            self.incidents.update(self.applier.fleet.incidents)
+        self.incidents.update(alarms)
         return outcomes
 
     def _apply_one(self, entry: Entry, announce: Callable[[Entry, PendingEvent], None]) -> KeyedOutcome:
@@ -143,15 +166,14 @@ class KeyedState(AppliedState):
     def _forget(self, entry: Entry, announce: Callable[[Entry, PendingEvent], None]) -> int | InvalidInputError:
         """Forget a key; return how many rows it had, or the error if there is no such key."""
         key = json.loads(entry.content)
-        error = self.applier.forget(key)
-        if error is not None:
-            return error
-        summary = self.rows.summaries.get(key)
+        outcome = self.applier.forget(key)
+        if isinstance(outcome, InvalidInputError):
+            return outcome
         self.rows.forget(key)
         end = self.incidents.forget(key, entry)
         if end is not None:
             announce(entry, end)
-        return 0 if summary is None else summary.n_rows
+        return outcome
 
     def summary(self) -> Summary:
         """Return the summary figures."""
@@ -192,6 +214,7 @@ class KeyedState(AppliedState):
             _INCIDENTS: self.incidents.state(),
             _SILENCE: self.applier.silence,
             _GENERATION: self.applier.generation,
+            _LATEST: self.rows.latest,
         }
         with self.files.lock:
             fleet.save()
@@ -249,6 +272,8 @@ def _restored(record: StoredDetector, opened: _OpenFleet, retention: Retention, 
         raise ValueError(f"its rows have {fleet.parameters['n_features']} values, not {len(features)}.")
     if extra:
         incidents.restore(extra[_INCIDENTS])
+    if extra.get(_LATEST) is not None:  # rows of one post have the same time, so the table does not tell which is last
+        rows.latest = KeySummary(*extra[_LATEST])
     number, silence = int(extra.get(_NUMBER, 0)), extra.get(_SILENCE, record.configuration["silence"])
     return KeyedState(
         id=record.id,

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -51,6 +52,9 @@ def recover(folder: Folder, id_: int) -> tuple[StoredDetector, AppliedState, lis
     state = _start_state(folder, record, problems)
     try:
         state = _replayed(folder, record, state, problems)
+    except StoreError as error:
+        state.close()
+        state = _with_backlog(folder, record, error)
     except BaseException:
         state.close()
         raise
@@ -74,6 +78,19 @@ def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, probl
     if n_lost:
         problems.append(f"The journal of {record.name!r} is damaged: its last {n_lost} entries were set aside.")
     return _save_under_current_versions(store, record, state, problems)
+
+
+def _with_backlog(folder: Folder, record: StoredDetector, error: StoreError) -> AppliedState:
+    """Return the state of the last snapshot, with the entries after it, which its worker applies as soon as it can.
+
+    Raise the error if it has another cause than a key that could not be moved to the disk.
+    """
+    state = _start_state(folder, record, [])
+    entries = folder.store.entries_after(record.id, state.entry_number)
+    if error.results is None or folder.store.last_number(record.id) != entries[-1].number:
+        state.close()
+        raise error
+    return replace(state, backlog=tuple(entries))
 
 
 def replay(

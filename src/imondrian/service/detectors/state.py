@@ -18,8 +18,10 @@ from imondrian.service.changes.journal import (
     EntryApplier,
     LockFactory,
     Outcome,
+    StoreWait,
     current_versions,
     detector_from,
+    no_wait,
 )
 from imondrian.service.changes.replies import SavedReplies
 from imondrian.service.detectors.applied_state import AppliedState, Counts, Summary, Write
@@ -65,7 +67,9 @@ class DetectorState(AppliedState):
     incidents: IncidentLog
     history: History
 
-    def apply(self, entries: list[Entry], lock: LockFactory = nullcontext) -> tuple["DetectorState", list[Outcome]]:
+    def apply(
+        self, entries: list[Entry], lock: LockFactory = nullcontext, _wait: StoreWait = no_wait
+    ) -> tuple["DetectorState", list[Outcome]]:
         """Apply entries; return the state after them, and their outcomes.
 
         Detector, history and incidents change in place.

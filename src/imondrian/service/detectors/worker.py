@@ -6,10 +6,11 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from imondrian.base.errors import InvalidInputError
+from imondrian.base.errors import InvalidInputError, StoreError
 from imondrian.service.changes.journal import (
     POINTS_PER_LOCK,
     SETTINGS,
@@ -36,6 +37,8 @@ from imondrian.service.storage.writer import Operation, Writer
 
 _LOG = logging.getLogger("imondrian.service")
 _SHUTTING_DOWN = "The service is shutting down."
+_NO_SPACE = "The disk is full: there is no space for keys that leave memory."
+_SECONDS_BETWEEN_ATTEMPTS = 1.0  # to move keys to the disk
 _BEING_REMOVED, _REMOVED = "The detector is being removed.", "The detector was removed."
 
 
@@ -70,8 +73,6 @@ class DetectorWorker:
         What other threads read.
     incidents : Incidents
         The incidents of the detector.
-    problems : dict of str
-        Current problems, by kind.
     settings : dict
         The current values of the settings that can be changed.
     last_points : float
@@ -97,7 +98,8 @@ class DetectorWorker:
         self._may_be_silent = bool(silences) and silences[-1].closed is None  # used in the thread of the writer
         self._feed, self._stored_silences = feed, silences
         self.summary = state.summary()
-        self.problems: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
+        self._n_bytes_lacking = 0  # disk space that the last refused request needs
         self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
         self._n_settled = state.entry_number  # of the last entry whose effect is included in `settings`
         self._writer, self._limits, self._retention = writer, limits, retention
@@ -110,10 +112,31 @@ class DetectorWorker:
         self._refusal: UnavailableError | DetectorFailedError | None = None  # why requests are refused
         self.is_being_removed = self._is_removed = False
         self._is_deleted = False  # in the current transaction of the writer
+        self._add_backlog(len(record.configuration["features"]))
         self._thread = threading.Thread(target=self._run, name=f"imondrian-detector-{record.id}", daemon=True)
         self._thread.start()
 
+    def _add_backlog(self, n_features: int) -> None:
+        """Make the entries ready that could not be replayed at the start; their clients may ask for the replies."""
+        for entry in self._state.backlog:
+            n_points = len(entry.points_and_labels()[0]) // (8 * n_features)
+            job = Job(entry.kind, entry.content, n_points, entry.request, entry.time, Future())
+            if job.request is not None:
+                self._replies.add_pending(job.request, digest_of(job.kind, job.content), job.future)
+            self._queue.add(job)
+            self._ready.append(JournalledJob(job, entry))
+            self._n_journalled = entry.number
+        self._state = replace(self._state, backlog=())
+
     # -- from any thread ----------------------------------------------------------------------------------------
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Current problems, by kind."""
+        problems = self._problems.copy()
+        if self._n_bytes_lacking and not self._state.has_disk_space(self._n_bytes_lacking):
+            problems.setdefault("store", _NO_SPACE)
+        return problems
 
     @property
     def history(self) -> History:
@@ -178,6 +201,8 @@ class DetectorWorker:
         ------
         QueueFullError
             If the queue is full.
+        StorageError
+            If the disk has no space for keys that leave memory.
         UnavailableError, DetectorFailedError
             If the detector is being removed, the service is shutting down, or the detector has failed.
         """
@@ -190,6 +215,7 @@ class DetectorWorker:
             if earlier is not None:
                 return earlier
             self._queue.check(n_points, len(content))
+            self._check_disk_space(kind, content, n_points)
             job = Job(kind, content, n_points, request, time.time(), Future())
             if kind in WITH_POINTS:
                 self.last_points, self._last_arrival = time.monotonic(), job.time
@@ -201,6 +227,15 @@ class DetectorWorker:
         if is_idle:
             self._writer.submit(self._journal, self._on_journalled)
         return job.future
+
+    def _check_disk_space(self, kind: str, content: bytes, n_points: int) -> None:
+        """Raise StorageError if a request could be journalled, but not applied, because keys could not leave memory."""
+        if "store" in self._problems:
+            raise StorageError(self._problems["store"])
+        n_bytes = self._state.disk_bytes(content, n_points) if kind in WITH_POINTS else 0
+        self._n_bytes_lacking = 0 if self._state.has_disk_space(n_bytes) else n_bytes
+        if self._n_bytes_lacking:
+            raise StorageError(_NO_SPACE)
 
     def remove(self) -> Future[None]:
         """Delete the detector from the store; the future completes when the deletion is on the disk.
@@ -346,7 +381,7 @@ class DetectorWorker:
                 self._queue.remove(refused)
             else:
                 self.is_being_removed = self._is_deleted = False
-                self._refusal = DetectorFailedError(self.problems["failed"]) if self._has_failed else None
+                self._refusal = DetectorFailedError(self._problems["failed"]) if self._has_failed else None
                 if self._is_ending:
                     self._refusal = UnavailableError(_SHUTTING_DOWN)
             self._condition.notify()
@@ -390,7 +425,7 @@ class DetectorWorker:
 
     @property
     def _has_failed(self) -> bool:
-        return "failed" in self.problems
+        return "failed" in self._problems
 
     def _process(self, jobs: list[Job], entries: list[Entry]) -> None:
         """Apply entries; after an error the detector may be half changed, and must be restored by a replay."""
@@ -399,17 +434,20 @@ class DetectorWorker:
                 self._apply(jobs, entries)
         except RemovedError as error:
             self._refuse(jobs, error)
+        except DetectorFailedError as error:
+            self._problems["failed"] = str(error)
         except Exception as error:  # noqa: BLE001 (every waiting client must get a response)
             _LOG.exception("A detector has failed.")
             message = f"The detector has failed ({type(error).__name__}); restarting the service restores it."
-            self.problems["failed"] = message
+            self._problems["failed"] = message
             self._refusal = self._refusal or DetectorFailedError(message)
         if self._has_failed:
-            self._refuse(jobs, DetectorFailedError(self.problems["failed"]))
+            self._refuse(jobs, DetectorFailedError(self._problems["failed"]))
 
     def _apply(self, jobs: list[Job], entries: list[Entry]) -> None:
         """Apply journalled entries, and set the replies."""
-        self._state, outcomes = self._state.apply(entries, self._write_lock)
+        self._state, outcomes = self._state.apply(entries, self._write_lock, self._wait_for_store)
+        self._problems.pop("store", None)
         self.summary = self._state.summary()
         if any(entry.kind not in WITH_POINTS for entry in entries):
             self.settings = self._state.applier.settings
@@ -419,6 +457,23 @@ class DetectorWorker:
             job.future.set_result(reply)  # last: a client with a reply must see all its effects
         if self._state.since_snapshot.is_snapshot_due(self._retention):
             self._save_snapshot()
+
+    def _wait_for_store(self, error: StoreError) -> None:
+        """Wait until keys may leave memory again; new requests are refused meanwhile, and journalled ones wait.
+
+        Raise an error if the worker must end: the next start applies what is journalled.
+        """
+        with self._condition:
+            if "store" not in self._problems:
+                _LOG.error("Keys cannot be moved to the disk.", exc_info=error)
+            self._problems["store"] = f"Keys cannot be moved to the disk, and requests wait for it: {error}"
+            if not (self._is_ending or self._is_removed):
+                self._condition.wait(_SECONDS_BETWEEN_ATTEMPTS)
+            is_ending = self._is_ending
+        if self._is_removed:
+            raise RemovedError(_REMOVED)
+        if is_ending:
+            raise DetectorFailedError("The service is shutting down; the next start applies the request.")
 
     def _store_announcements(self) -> None:
         """Store openings and closings of incidents; if that fails, they are stored later.
@@ -432,9 +487,9 @@ class DetectorWorker:
                 self._state = self._state.without_portion()
         except Exception as error:  # noqa: BLE001 (the detector itself works)
             _LOG.exception("Events could not be stored.")
-            self.problems["events"] = f"Openings and closings of incidents could not be stored yet: {error}"
+            self._problems["events"] = f"Openings and closings of incidents could not be stored yet: {error}"
             return
-        self.problems.pop("events", None)
+        self._problems.pop("events", None)
 
     def _add_events(self, announcements: list[Announcement], n_skipped: int, store: Store) -> list[StoredEvent]:
         return [] if self._is_deleted else store.events.add(self.id, announcements, n_skipped)
@@ -475,16 +530,16 @@ class DetectorWorker:
         self._store_announcements()
         try:
             if self._state.pending.latest:
-                raise StorageError(self.problems["events"])  # noqa: TRY301 (a replay must give them again)
+                raise StorageError(self._problems["events"])  # noqa: TRY301 (a replay must give them again)
             with self._writer.snapshot_slot:
                 self._state.save_snapshot(self._write_unless_deleted)  # replies are only added in this thread
         except Exception as error:  # noqa: BLE001 (the detector itself works)
             _LOG.exception("A snapshot could not be saved.")
-            self.problems["snapshot"] = f"The last snapshot could not be saved: {error}"
+            self._problems["snapshot"] = f"The last snapshot could not be saved: {error}"
             self._state = self._state.not_saved()
             return
         self._state = self._state.saved()
-        self.problems.pop("snapshot", None)
+        self._problems.pop("snapshot", None)
 
     def _write_unless_deleted(self, operation: Operation) -> Any:
         return self._writer.write(lambda store: None if self._is_deleted else operation(store))

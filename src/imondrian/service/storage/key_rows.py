@@ -42,7 +42,7 @@ class KeyRows:
     summaries : dict
         The latest figures of each key.
     latest : KeySummary or None
-        The figures of the key that had the latest row.
+        The figures of the key that had the latest row; it may have been forgotten since.
     """
 
     def __init__(self, n_features: int, summaries: Iterable[tuple[str, KeySummary]] = ()) -> None:

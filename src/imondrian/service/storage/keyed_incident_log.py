@@ -5,12 +5,12 @@ All of it follows from the journal, so a replay produces the same; a snapshot co
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from imondrian.alarms.incidents import Incident, restored_incident
 from imondrian.engine.nodes import MAX_COUNT
-from imondrian.fleet.results import KeyIncident
+from imondrian.fleet.results import KeyAlarms
 from imondrian.service.changes.journal import Entry
 from imondrian.service.changes.keyed_applier import KeyedEvent
 from imondrian.service.changes.keyed_rows import LearnedRow
@@ -27,7 +27,6 @@ from imondrian.service.storage.incident_log import (
 )
 
 N_CLOSED = 256  # closed incidents that are shown; all open ones are
-_MAX_ALARMS = 256  # of a key, with their times; if there are more, the oldest that are not needed are dropped
 
 
 class KeyedIncident(NamedTuple):
@@ -64,34 +63,24 @@ class KeyedIncidentLog:
         self._id, self._name, self._features = id_, name, list(features)
         self._open: dict[str, KeyedIncident] = {}  # by key
         self._closed: deque[KeyedIncident] = deque(maxlen=N_CLOSED)
-        self._alarms: dict[str, dict[int, RowTime]] = {}  # times of the latest alarms of each key, by row
+        self._alarms: dict[str, dict[int, RowTime]] = {}  # times of the alarms that incidents may name, by key and row
         self._generation = self._n_ids = 0
         self._lock = threading.Lock()
 
     # -- changes ------------------------------------------------------------------------------------------------
 
-    def add_alarm(self, row: LearnedRow, gap: int) -> None:
-        """Record the time of an alarm; alarms more than `gap` rows apart cannot belong to one incident."""
-        alarms = self._alarms.setdefault(row.key, {})
-        if row.key not in self._open and alarms and row.number - max(alarms) > gap:
-            alarms.clear()
-        alarms[row.number] = RowTime(row.time, row.own_time)
-        if len(alarms) > _MAX_ALARMS:
-            self._drop_oldest(row.key, alarms)
-
-    def _drop_oldest(self, key: str, alarms: dict[int, RowTime]) -> None:
-        needed = rows_of_incident(self._open[key].incident) if key in self._open else set[int]()
-        for number in [each for each in sorted(alarms)[: _MAX_ALARMS // 2] if each not in needed]:
-            del alarms[number]
+    def add_alarm(self, row: LearnedRow) -> None:
+        """Record the time of an alarm; call `update` after the last row of an entry."""
+        self._alarms.setdefault(row.key, {})[row.number] = RowTime(row.time, row.own_time)
 
     def record(self, event: KeyedEvent) -> PendingEvent:
         """Record that an incident opened or closed; return what is announced."""
         key, incident, row = event.row.key, event.incident, event.row
         time = RowTime(row.time, row.own_time)
         found = self._open.get(key)
-        id_ = self._next_id() if incident.is_open or found is None else found.id
+        id_, known = (self._next_id(), {}) if incident.is_open or found is None else (found.id, found.times)
         at = incident.opened if incident.is_open else incident.closed
-        times = self._times_of(key, incident, {} if at is None else {at: time})
+        times = self._times_of(key, incident, known if at is None else {**known, at: time})
         described = KeyedIncident(id_, key, incident, times)
         with self._lock:
             if incident.is_open:
@@ -99,19 +88,23 @@ class KeyedIncidentLog:
             else:
                 self._open.pop(key, None)
                 self._closed.append(described)
-        if not incident.is_open:
-            self._alarms.pop(key, None)
         return _pending(event.entry, described, time.time, is_opening=incident.is_open)
 
-    def update(self, incidents: Iterable[KeyIncident]) -> None:
-        """Record the current state of open incidents, after alarms that neither opened nor closed them."""
-        for key, incident in incidents:
-            found = self._open.get(str(key))
-            is_same = found is not None and found.incident.number == incident.number and incident.is_open
-            if found is not None and is_same and found.incident != incident:
-                times = self._times_of(found.key, incident, found.times)
+    def update(self, alarms: Mapping[str, KeyAlarms]) -> None:
+        """Record the current state of open incidents, and drop the times of alarms that no incident can name.
+
+        Which times remain does not depend on how the rows are divided into entries and batches.
+        """
+        for key, (_, incident, rows) in alarms.items():
+            found = self._open.get(key)
+            if found is not None and incident is not None and found.incident != incident:
+                times = self._times_of(key, incident, found.times)
                 with self._lock:
-                    self._open[found.key] = found._replace(incident=incident, times=times)
+                    self._open[key] = found._replace(incident=incident, times=times)
+            needed = rows if incident is None else rows | rows_of_incident(incident)
+            kept = {row: time for row, time in self._alarms.pop(key, {}).items() if row in needed}
+            if kept:
+                self._alarms[key] = kept
 
     def forget(self, key: str, entry: Entry) -> PendingEvent | None:
         """Forget a key; return the end of its open incident, if there is one."""
