@@ -10,6 +10,7 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.base.errors import InvalidInputError
 from imondrian.fleet.fleet import Fleet
+from imondrian.service.detectors.key_files import KeyFile
 from imondrian.service.detectors.keyed_state import KeyedState
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
@@ -403,6 +404,39 @@ def test_a_damaged_file_sets_only_its_detector_aside(tmp_path, damage):
     registry.close()
 
 
+@pytest.mark.parametrize("is_set_aside", [True, False])
+def test_a_detector_whose_file_cannot_be_deleted_is_removed(tmp_path, is_set_aside, caplog):
+    registry = Registry(tmp_path)
+    learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=100))
+    if is_set_aside:
+        registry.close()
+    path = tmp_path / "keys-1.db"
+    path.unlink()
+    path.mkdir()
+    if is_set_aside:
+        registry = Registry(tmp_path)
+        with pytest.raises(NotRecoveredError):
+            registry.get("hosts")
+    removal = registry.start_removal("hosts")
+    wait_until(removal.done)
+    assert removal.result() is None
+    wait_until(lambda: "keys-1.db belongs to no detector, but cannot be deleted" in caplog.text)
+    learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=100))
+    registry.close()
+
+
+def test_a_removal_that_fails_at_its_end_is_reported(registry, monkeypatch):
+    def fail(_name):
+        raise RuntimeError("a bug")
+
+    registry.create("hosts", HOSTS)
+    monkeypatch.setattr(registry, "_forget", fail)
+    removal = registry.start_removal("hosts")
+    wait_until(removal.done)
+    with pytest.raises(RuntimeError, match="a bug"):
+        removal.result()
+
+
 def test_a_damaged_key_fails_its_detector_only(tmp_path):
     keys, X = keyed_rows(n_rows=600)
     registry = Registry(tmp_path)
@@ -497,3 +531,48 @@ def test_a_backup_has_the_files_of_detectors_that_are_set_aside(tmp_path):
     registry.close()
     Registry(tmp_path / "restored").close()
     assert (tmp_path / "restored" / "keys-1.db").read_bytes() == b"no database"
+
+
+def test_a_backup_while_detectors_are_removed_reads_only_their_files(tmp_path, monkeypatch):
+    registry = Registry(tmp_path / "live")
+    for name in ("first", "second"):
+        learn(registry.create(name, HOSTS)[0], *keyed_rows(n_rows=200))
+    registry.close()
+    registry = Registry(tmp_path / "live")
+    workers = [registry.get(name).worker for name in ("first", "second")]
+    contents = {n: (tmp_path / "live" / f"keys-{n}.db").read_bytes() for n in (1, 2)}
+    chunks, foreign = KeyFile.chunks, []
+
+    def chunks_during_a_removal(file):
+        for name, worker in zip(("first", "second"), workers, strict=True):
+            if not foreign:
+                registry.remove(name)
+                worker.wait_for_end(0.5)
+        if not foreign:  # each takes the lowest number that is free: that of a file which was closed too early
+            foreign.extend((tmp_path / "foreign").open("wb+") for _ in range(8))
+        yield from chunks(file)
+
+    monkeypatch.setattr(KeyFile, "chunks", chunks_during_a_removal)
+    content, _ = registry.backup()
+    for each in foreign:
+        each.close()
+    (tmp_path / FILE).write_bytes(content.read())
+    content.close()
+    assert all(worker.wait_for_end(10) for worker in workers)
+    assert not list((tmp_path / "live").glob("keys-*"))
+    registry.close()
+    database = sqlite3.connect(tmp_path / FILE)
+    rows = database.execute("SELECT detector, content FROM key_files ORDER BY detector, position").fetchall()
+    database.close()
+    assert {n: b"".join(content for detector, content in rows if detector == n) for n in (1, 2)} == contents
+
+
+def test_a_removed_detector_whose_file_is_closed_is_not_part_of_a_backup(tmp_path, monkeypatch):
+    registry = Registry(tmp_path / "live")
+    handle = registry.create("hosts", HOSTS)[0]
+    monkeypatch.setattr(registry, "_forget", lambda _name: None)  # the handle is there a moment longer than its file
+    registry.remove("hosts")
+    assert handle.worker.wait_for_end(10)
+    content, _ = registry.backup()
+    content.close()
+    registry.close()

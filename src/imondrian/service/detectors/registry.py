@@ -27,7 +27,7 @@ from imondrian.service.delivery.event_feed import EventFeed
 from imondrian.service.delivery.notifier import Notifier, use_receivers
 from imondrian.service.delivery.receivers import Receiver
 from imondrian.service.detectors.applied_state import AppliedState
-from imondrian.service.detectors.backups import open_key_files, restore_key_files
+from imondrian.service.detectors.backups import key_files, restore_key_files
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles
 from imondrian.service.detectors.keyed_state import new_keyed_state
 from imondrian.service.detectors.recovery import Folder, recover, replay
@@ -129,12 +129,13 @@ class Registry:
         Detectors with a key save no snapshots meanwhile: their files stay as they are, and all later entries are in the
         journal.
         """
-        with self._files.lock, open_key_files(self._files, self._opened_files(), self._set_aside_ids()) as files:
-            return self._store.backup(files)
+        with self._files.lock:
+            return self._store.backup(key_files(self._files, self._opened_files(), self._set_aside_ids()))
 
     def _opened_files(self) -> dict[int, KeyFile]:
-        """Return the files of detectors with a key that are in use."""
-        return {each.record.id: each.worker.keys.file for each in self.all() if each.worker.is_keyed}
+        """Return the files of detectors with a key that are in use; the file of a deleted detector may be closed."""
+        files = {each.record.id: each.worker.keys.file for each in self.all() if each.worker.is_keyed}
+        return {detector: file for detector, file in files.items() if not file.is_closed}
 
     def _set_aside_ids(self) -> list[int]:
         return [aside.id for aside in self._set_aside.copy().values()]
@@ -225,11 +226,8 @@ class Registry:
     def _forget_set_aside(self, name: str) -> None:
         """Drop a deleted detector that was set aside; its file is deleted now, or at the next start."""
         aside = self._set_aside.pop(name, None)
-        if aside is not None and self._files.lock.acquire(blocking=False):
-            try:
-                self._files.path(aside.id).unlink(missing_ok=True)
-            finally:
-                self._files.lock.release()
+        if aside is not None:
+            self._files.remove(aside.id, is_waiting=False)  # the writer must not wait
 
     def problems(self) -> list[str]:
         """Return the current problems, each preceded by the name of its detector."""
@@ -385,16 +383,17 @@ class Registry:
 
 
 def _then(first: Future[Any], action: Callable[[], Any]) -> Future[None]:
-    """Return a future that completes after `first` and then `action`; if `first` fails, it fails with that error."""
+    """Return a future that completes after `first` and then `action`, or fails with the error of either."""
     both = Future[None]()
 
     def follow(done: Future[Any]) -> None:
-        error = done.exception()
-        if error is None:
+        try:
+            done.result()
             action()
-            both.set_result(None)
-        else:
+        except BaseException as error:  # noqa: BLE001 (who waits for the future must always get a response)
             both.set_exception(error)
+        else:
+            both.set_result(None)
 
     first.add_done_callback(follow)
     return both
