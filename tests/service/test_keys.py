@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from imondrian.service.detectors.keyed_state import KeyedState
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
 from imondrian.service.http.keyed_queries import check_number_of_keys
-from imondrian.service.limits import Limits
+from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits
 from imondrian.service.storage.store import FILE
 from tests.service.keyed import (
     HOSTS,
@@ -472,6 +473,47 @@ def test_damaged_rows_are_not_shown(tmp_path):
     assert shown["web-1"] == []
     assert "web-2" not in shown
     assert len(shown["7"]) > 30
+    registry.close()
+
+
+def test_a_detector_with_a_key_needs_four_descriptors(tmp_path):
+    registry, before = Registry(tmp_path, retention=OFTEN), n_descriptors()
+    handle, _ = registry.create("hosts", HOSTS)
+    learn(handle, *keyed_rows(n_rows=150))
+    wait_until(lambda: handle.worker._state.snapshot_number > 0)
+    assert n_descriptors() - before == DESCRIPTORS_PER_KEY_FILE
+    registry.close()
+
+
+def n_descriptors():
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_too_many_detectors_with_a_key_are_refused_or_set_aside(tmp_path):
+    def detectors(limit):
+        return Registry(tmp_path, Limits(keyed_detectors=limit))
+
+    registry = detectors(3)
+    for name in "abc":
+        learn(registry.create(name, HOSTS)[0], ["web-1"], np.zeros((1, 2)))
+    with pytest.raises(ConflictError, match="At most 3 detectors with a key can be open at the same time"):
+        registry.create("d", HOSTS)
+    assert registry.create("c", HOSTS)[1] is False
+    registry.create("single", {"features": ["x"]})
+    registry.remove("c")
+    wait_until(lambda: not (tmp_path / "keys-3.db").exists())
+    registry.create("d", HOSTS)
+    registry.close()
+    registry = detectors(1)
+    assert [handle.record.name for handle in registry.all()] == ["a", "single"]
+    with pytest.raises(NotRecoveredError, match="At most 1 detectors with a key can be open at the same time"):
+        registry.get("b")
+    content, _ = registry.backup()
+    content.close()
+    registry.close()
+    registry = detectors(3)
+    assert registry.problems() == []
+    assert learn(registry.get("b"), ["web-1"], np.zeros((1, 2)))[0]["index"] == 1
     registry.close()
 
 

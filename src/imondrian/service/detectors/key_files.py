@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from imondrian.fleet.fleet import Fleet
+from imondrian.service.errors import ConflictError
+from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits
 from imondrian.service.storage.sqlite import make_private, make_private_file
 
 _LOG = logging.getLogger("imondrian.service")
@@ -97,6 +99,15 @@ class KeyFiles:
             with suppress(OSError):
                 path.replace(f"{path}.damaged") if is_damaged and match[2] is None else path.unlink()
                 _LOG.info("%s belongs to no detector.", path)
+
+
+def check_number_of_keyed(n_open: int, limits: Limits) -> None:
+    """Raise ConflictError if no further detector with a key can be opened: there are not enough file descriptors."""
+    if n_open >= limits.keyed_detectors:
+        raise ConflictError(
+            f"At most {limits.keyed_detectors} detectors with a key can be open at the same time, since each needs"
+            f" {DESCRIPTORS_PER_KEY_FILE} file descriptors: a higher hard limit (ulimit -Hn) allows more."
+        )
 
 
 class KeyFile:

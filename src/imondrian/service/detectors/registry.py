@@ -28,7 +28,7 @@ from imondrian.service.delivery.notifier import Notifier, use_receivers
 from imondrian.service.delivery.receivers import Receiver
 from imondrian.service.detectors.applied_state import AppliedState
 from imondrian.service.detectors.backups import key_files, restore_key_files
-from imondrian.service.detectors.key_files import KeyFile, KeyFiles
+from imondrian.service.detectors.key_files import KeyFile, KeyFiles, check_number_of_keyed
 from imondrian.service.detectors.keyed_state import new_keyed_state
 from imondrian.service.detectors.recovery import Folder, recover, replay
 from imondrian.service.detectors.state import new_state
@@ -167,6 +167,8 @@ class Registry:
             if handle is None:
                 configuration, n_bytes = checked_configuration(settings, self.limits)
                 self._check_memory(n_bytes)
+                if is_keyed(configuration):
+                    check_number_of_keyed(sum(each.is_keyed for each in self._running_workers()), self.limits)
                 return self._add(name, configuration, []), True
             if not self._is_configured_as(handle, settings):
                 raise ConflictError(f"A detector {name!r} with another configuration exists.")
@@ -274,13 +276,15 @@ class Registry:
 
     def _recover(self, store: Store, report: Callable[[str], None]) -> None:
         """Recover all detectors, before the writer starts; set aside those that cannot be recovered."""
-        found, detectors = [], store.detectors()
+        found, detectors, n_keyed = [], store.detectors(), 0
+        folder = Folder(store, self._files, self.limits, self.retention)
         names = {name for _, name in detectors}
         for i, (id_, name) in enumerate(detectors, 1):
             report(f"recovering detector {i} of {len(detectors)}, {name!r:.100}")
             with self._set_aside_on_error(id_, self._usable_name(id_, name, names)):
                 self._check_stored_name(name)
-                record, state, problems = recover(Folder(store, self._files, self.limits, self.retention), id_)
+                record, state, problems = recover(folder, id_, n_keyed)
+                n_keyed += is_keyed(record.configuration)
                 self.damage_reports += problems
                 found.append((record, state, store.events.silences(id_)))
         self.writer = Writer(store)
@@ -335,10 +339,13 @@ class Registry:
             raise ConflictError(f"There are {n_detectors} detectors already, the maximum number allowed.")
         return None
 
-    def _check_memory(self, n_bytes: int) -> None:
+    def _running_workers(self) -> list[DetectorWorker]:
+        """Return the workers of all detectors, also of removed ones whose threads have not ended."""
         self._ending_workers -= {worker for worker in self._ending_workers.copy() if worker.wait_for_end(0.0)}
-        workers = [*(handle.worker for handle in self.all()), *self._ending_workers.copy()]
-        n_bytes += sum(worker.summary.n_bytes for worker in workers)
+        return [*(handle.worker for handle in self.all()), *self._ending_workers.copy()]
+
+    def _check_memory(self, n_bytes: int) -> None:
+        n_bytes += sum(worker.summary.n_bytes for worker in self._running_workers())
         if n_bytes > self.limits.total_bytes:
             raise ConflictError(
                 f"All detectors together would need {n_bytes} bytes, but at most {self.limits.total_bytes} are allowed"
