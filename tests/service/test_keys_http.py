@@ -10,6 +10,7 @@ import pytest
 from imondrian import Fleet
 from imondrian.service.client import ServiceError
 from imondrian.service.http import keyed_queries
+from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog
 from tests.service.keyed import HOSTS, NAMES, expected, keyed_rows, plain_fleet, points_of
 from tests.service.test_removal import requests_in_background
 
@@ -269,6 +270,18 @@ def test_incidents_name_their_keys(posted):
     ]
     events = list(client.events(0, follow=False))
     assert {each["incident"]["key"] for each in events if each["incident"]["detector"] == "hosts"} <= set(NAMES)
+
+
+def test_a_response_has_at_most_1000_incidents(posted, shared_server, monkeypatch):
+    client, listed = posted[0], KeyedIncidentLog.listed
+    few = client.incidents("hosts", limit=1000)
+    assert client.incidents("hosts", limit=3) == few[:3]
+    assert client.incidents("hosts", only_open=True) == [each for each in few if each["is_open"]]
+    monkeypatch.setattr(KeyedIncidentLog, "listed", lambda log: listed(log) * 500)
+    status, found = get(shared_server, "hosts/incidents")
+    assert (status, len(found["incidents"])) == (200, 1000)
+    assert all(each["is_open"] for each in found["incidents"])  # there are 500 times as many
+    assert get(shared_server, "hosts/incidents?limit=1001")[0] == 422
 
 
 def test_an_empty_detector_has_no_keys(shared_registry, shared_server):
