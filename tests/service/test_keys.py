@@ -37,6 +37,7 @@ from tests.service.keyed import (
     rows_shown,
 )
 from tests.service.serving import wait_until
+from tests.service.test_recovery import damage_database
 
 N_ROWS = 1_500
 
@@ -557,6 +558,55 @@ def test_a_backup_has_the_keys_at_one_moment(tmp_path):
     assert stat.S_IMODE((folder / "keys-1.db").stat().st_mode) == 0o600
     assert restored.writer.write(lambda store: store.attached_files()) == []
     restored.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE key_files SET content = 'text' WHERE detector = 1",
+        "UPDATE key_files SET content = CAST(x'ff' AS TEXT) WHERE detector = 1",
+        "UPDATE key_files SET content = 3000000000 WHERE detector = 1",
+        "UPDATE key_files SET position = 'first' WHERE detector = 1",
+        "UPDATE key_files SET position = position + 1 WHERE detector = 1",
+        "INSERT INTO key_files VALUES (1, 1, 'more')",
+    ],
+)
+@pytest.mark.parametrize("has_file", [False, True])
+def test_a_damaged_file_in_a_backup_sets_only_its_detector_aside(tmp_path, sql, has_file):
+    registry = Registry(tmp_path / "live")
+    for name in ("hosts", "others"):
+        learn(registry.create(name, HOSTS)[0], *keyed_rows(n_rows=200))
+    backup_to(registry, tmp_path / "restored")
+    registry.close()
+    damage_database(tmp_path / "restored", sql)
+    damage_database(tmp_path / "restored", "INSERT INTO key_files VALUES (3, 0, 'of no detector')")
+    if has_file:  # of another time
+        shutil.copy(tmp_path / "live" / "keys-1.db", tmp_path / "restored")
+    for folder in ("restored", "copy"):
+        registry = Registry(tmp_path / folder)
+        with pytest.raises(
+            NotRecoveredError, match=r"file with its keys in the backup is damaged: piece [01] cannot be"
+        ):
+            registry.get("hosts")
+        assert learn(registry.get("others"), ["web-1"], np.zeros((1, 2)))[0]["index"] > 0
+        if folder == "restored":
+            registry.create("third", HOSTS)
+            backup_to(registry, tmp_path / "copy")
+        else:
+            registry.remove("hosts")
+        registry.close()
+    registry = Registry(tmp_path / "copy")
+    assert [handle.record.name for handle in registry.all()] == ["others", "third"]
+    assert registry.problems() == registry.damage_reports == []
+    registry.close()
+
+
+def backup_to(registry, folder):
+    """Write a backup to a new folder."""
+    folder.mkdir()
+    content, _ = registry.backup()
+    with content:
+        (folder / FILE).write_bytes(content.read())
 
 
 def test_a_backup_has_the_files_of_detectors_that_are_set_aside(tmp_path):

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles
 from imondrian.service.storage.store import AttachedFile, Store
 
@@ -51,14 +52,21 @@ def key_files(files: KeyFiles, used: Mapping[int, KeyFile], others: Sequence[int
     ]
 
 
-def restore_key_files(store: Store, files: KeyFiles) -> None:
+def restore_key_files(store: Store, files: KeyFiles) -> dict[int, DamagedFileError]:
     """If the database is a restored backup, write the files in it to the folder, and delete them from the database.
 
-    If that is interrupted, the next start does it again.
+    If that is interrupted, the next start does it again. The damaged files of detectors stay in the database, and are
+    returned with their errors: a file in the folder, which may have another state, must not be used instead.
     """
-    detectors = store.attached_files()
+    known = {id_ for id_, _ in store.detectors()}
+    detectors, damaged = store.attached_files(), dict[int, DamagedFileError]()
     for detector in detectors:
-        files.restore(detector, store.attached_chunks(detector))
-    if detectors:
+        try:
+            files.restore(detector, store.attached_chunks(detector))
+        except DamagedFileError as error:
+            if detector in known:
+                damaged[detector] = error
+    if set(detectors) - set(damaged):
         with store.transaction():
-            store.remove_attached_files()
+            store.remove_attached_files(damaged)
+    return damaged

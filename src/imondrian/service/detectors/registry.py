@@ -107,7 +107,7 @@ class Registry:
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         try:
             use_receivers(store, receivers)
-            restore_key_files(store, self._files)
+            self._damaged_files = restore_key_files(store, self._files)  # of detectors that are set aside
             detectors = [id_ for id_, _ in store.detectors()]
             self._files.remove_others(detectors, is_damaged=bool(self.damage_reports))
             self._recover(store, report)
@@ -138,7 +138,7 @@ class Registry:
         return {detector: file for detector, file in files.items() if not file.is_closed}
 
     def _set_aside_ids(self) -> list[int]:
-        return [aside.id for aside in self._set_aside.copy().values()]
+        return [aside.id for aside in self._set_aside.copy().values() if aside.id not in self._damaged_files]
 
     @property
     def n_set_aside(self) -> int:
@@ -283,6 +283,8 @@ class Registry:
             report(f"recovering detector {i} of {len(detectors)}, {name!r:.100}")
             with self._set_aside_on_error(id_, self._usable_name(id_, name, names)):
                 self._check_stored_name(name)
+                if id_ in self._damaged_files:
+                    raise self._damaged_files[id_]
                 record, state, problems = recover(folder, id_, n_keyed)
                 n_keyed += is_keyed(record.configuration)
                 self.damage_reports += problems
