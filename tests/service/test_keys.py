@@ -501,8 +501,9 @@ def test_too_many_detectors_with_a_key_are_refused_or_set_aside(tmp_path):
         registry.create("d", HOSTS)
     assert registry.create("c", HOSTS)[1] is False
     registry.create("single", {"features": ["x"]})
+    worker = registry.get("c").worker
     registry.remove("c")
-    wait_until(lambda: not (tmp_path / "keys-3.db").exists())
+    assert worker.wait_for_end(10)  # then its files are closed
     registry.create("d", HOSTS)
     registry.close()
     registry = detectors(1)
