@@ -16,7 +16,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.detectors.state import new_state
 from imondrian.service.errors import StorageError
 from imondrian.service.http.asgi import create_app
-from imondrian.service.http.incident_queries import all_incidents, incidents_of
+from imondrian.service.http.incident_queries import incidents_of
 from imondrian.service.http.queries import metrics_of
 from imondrian.service.limits import Limits, Retention
 from imondrian.service.storage.event_table import N_EVENTS_KEPT, EventTable
@@ -40,7 +40,7 @@ def bursts(n=600, seed=0):
 
 
 def shown(registry, name="a"):
-    return json.loads(incidents_of(registry.get(name)).model_dump_json())["incidents"]
+    return json.loads(incidents_of([registry.get(name)], 1000).model_dump_json())["incidents"]
 
 
 def events_of(registry):
@@ -485,7 +485,7 @@ def test_open_incidents_of_a_removed_detector_end(registry):
     assert (closed["event"], closed["incident"]["id"]) == ("closed", opened["incident"]["id"])
     assert closed["incident"]["explanation"] == []
     assert closed["id"] > opened["id"]
-    assert all_incidents(registry, 10).incidents == []
+    assert incidents_of(registry.all(), 10).incidents == []
 
 
 def test_all_incidents_lists_open_ones_first_then_the_latest(registry):

@@ -4,6 +4,7 @@ import json
 import shutil
 import sqlite3
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.base.errors import InvalidInputError
 from imondrian.fleet.fleet import Fleet
+from imondrian.service.detectors.key_files import KeyFile
 from imondrian.service.detectors.keyed_state import KeyedState
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
 from imondrian.service.http.keyed_queries import check_number_of_keys
-from imondrian.service.limits import Limits
+from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits
 from imondrian.service.storage.store import FILE
 from tests.service.keyed import (
     HOSTS,
@@ -36,6 +38,7 @@ from tests.service.keyed import (
     rows_shown,
 )
 from tests.service.serving import wait_until
+from tests.service.test_recovery import damage_database
 
 N_ROWS = 1_500
 
@@ -440,6 +443,39 @@ def test_a_damaged_file_sets_only_its_detector_aside(tmp_path, damage):
     registry.close()
 
 
+@pytest.mark.parametrize("is_set_aside", [True, False])
+def test_a_detector_whose_file_cannot_be_deleted_is_removed(tmp_path, is_set_aside, caplog):
+    registry = Registry(tmp_path)
+    learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=100))
+    if is_set_aside:
+        registry.close()
+    path = tmp_path / "keys-1.db"
+    path.unlink()
+    path.mkdir()
+    if is_set_aside:
+        registry = Registry(tmp_path)
+        with pytest.raises(NotRecoveredError):
+            registry.get("hosts")
+    removal = registry.start_removal("hosts")
+    wait_until(removal.done)
+    assert removal.result() is None
+    wait_until(lambda: "keys-1.db belongs to no detector, but cannot be deleted" in caplog.text)
+    learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=100))
+    registry.close()
+
+
+def test_a_removal_that_fails_at_its_end_is_reported(registry, monkeypatch):
+    def fail(_name):
+        raise RuntimeError("a bug")
+
+    registry.create("hosts", HOSTS)
+    monkeypatch.setattr(registry, "_forget", fail)
+    removal = registry.start_removal("hosts")
+    wait_until(removal.done)
+    with pytest.raises(RuntimeError, match="a bug"):
+        removal.result()
+
+
 def test_a_damaged_key_fails_its_detector_only(tmp_path):
     keys, X = keyed_rows(n_rows=600)
     registry = Registry(tmp_path)
@@ -475,6 +511,48 @@ def test_damaged_rows_are_not_shown(tmp_path):
     assert shown["web-1"] == []
     assert "web-2" not in shown
     assert len(shown["7"]) > 30
+    registry.close()
+
+
+def test_a_detector_with_a_key_needs_four_descriptors(tmp_path):
+    registry, before = Registry(tmp_path, retention=OFTEN), n_descriptors()
+    handle, _ = registry.create("hosts", HOSTS)
+    learn(handle, *keyed_rows(n_rows=150))
+    wait_until(lambda: handle.worker._state.snapshot_number > 0)
+    assert n_descriptors() - before == DESCRIPTORS_PER_KEY_FILE
+    registry.close()
+
+
+def n_descriptors():
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_too_many_detectors_with_a_key_are_refused_or_set_aside(tmp_path):
+    def detectors(limit):
+        return Registry(tmp_path, Limits(keyed_detectors=limit))
+
+    registry = detectors(3)
+    for name in "abc":
+        learn(registry.create(name, HOSTS)[0], ["web-1"], np.zeros((1, 2)))
+    with pytest.raises(ConflictError, match="At most 3 detectors with a key can be open at the same time"):
+        registry.create("d", HOSTS)
+    assert registry.create("c", HOSTS)[1] is False
+    registry.create("single", {"features": ["x"]})
+    worker = registry.get("c").worker
+    registry.remove("c")
+    assert worker.wait_for_end(10)  # then its files are closed
+    registry.create("d", HOSTS)
+    registry.close()
+    registry = detectors(1)
+    assert [handle.record.name for handle in registry.all()] == ["a", "single"]
+    with pytest.raises(NotRecoveredError, match="At most 1 detectors with a key can be open at the same time"):
+        registry.get("b")
+    content, _ = registry.backup()
+    content.close()
+    registry.close()
+    registry = detectors(3)
+    assert registry.problems() == []
+    assert learn(registry.get("b"), ["web-1"], np.zeros((1, 2)))[0]["index"] == 1
     registry.close()
 
 
@@ -520,6 +598,55 @@ def test_a_backup_has_the_keys_at_one_moment(tmp_path):
     restored.close()
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE key_files SET content = 'text' WHERE detector = 1",
+        "UPDATE key_files SET content = CAST(x'ff' AS TEXT) WHERE detector = 1",
+        "UPDATE key_files SET content = 3000000000 WHERE detector = 1",
+        "UPDATE key_files SET position = 'first' WHERE detector = 1",
+        "UPDATE key_files SET position = position + 1 WHERE detector = 1",
+        "INSERT INTO key_files VALUES (1, 1, 'more')",
+    ],
+)
+@pytest.mark.parametrize("has_file", [False, True])
+def test_a_damaged_file_in_a_backup_sets_only_its_detector_aside(tmp_path, sql, has_file):
+    registry = Registry(tmp_path / "live")
+    for name in ("hosts", "others"):
+        learn(registry.create(name, HOSTS)[0], *keyed_rows(n_rows=200))
+    backup_to(registry, tmp_path / "restored")
+    registry.close()
+    damage_database(tmp_path / "restored", sql)
+    damage_database(tmp_path / "restored", "INSERT INTO key_files VALUES (3, 0, 'of no detector')")
+    if has_file:  # of another time
+        shutil.copy(tmp_path / "live" / "keys-1.db", tmp_path / "restored")
+    for folder in ("restored", "copy"):
+        registry = Registry(tmp_path / folder)
+        with pytest.raises(
+            NotRecoveredError, match=r"file with its keys in the backup is damaged: piece [01] cannot be"
+        ):
+            registry.get("hosts")
+        assert learn(registry.get("others"), ["web-1"], np.zeros((1, 2)))[0]["index"] > 0
+        if folder == "restored":
+            registry.create("third", HOSTS)
+            backup_to(registry, tmp_path / "copy")
+        else:
+            registry.remove("hosts")
+        registry.close()
+    registry = Registry(tmp_path / "copy")
+    assert [handle.record.name for handle in registry.all()] == ["others", "third"]
+    assert registry.problems() == registry.damage_reports == []
+    registry.close()
+
+
+def backup_to(registry, folder):
+    """Write a backup to a new folder."""
+    folder.mkdir()
+    content, _ = registry.backup()
+    with content:
+        (folder / FILE).write_bytes(content.read())
+
+
 def test_a_backup_has_the_files_of_detectors_that_are_set_aside(tmp_path):
     registry = Registry(tmp_path / "live")
     learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=100))
@@ -534,3 +661,48 @@ def test_a_backup_has_the_files_of_detectors_that_are_set_aside(tmp_path):
     registry.close()
     Registry(tmp_path / "restored").close()
     assert (tmp_path / "restored" / "keys-1.db").read_bytes() == b"no database"
+
+
+def test_a_backup_while_detectors_are_removed_reads_only_their_files(tmp_path, monkeypatch):
+    registry = Registry(tmp_path / "live")
+    for name in ("first", "second"):
+        learn(registry.create(name, HOSTS)[0], *keyed_rows(n_rows=200))
+    registry.close()
+    registry = Registry(tmp_path / "live")
+    workers = [registry.get(name).worker for name in ("first", "second")]
+    contents = {n: (tmp_path / "live" / f"keys-{n}.db").read_bytes() for n in (1, 2)}
+    chunks, foreign = KeyFile.chunks, []
+
+    def chunks_during_a_removal(file):
+        for name, worker in zip(("first", "second"), workers, strict=True):
+            if not foreign:
+                registry.remove(name)
+                worker.wait_for_end(0.5)
+        if not foreign:  # each takes the lowest number that is free: that of a file which was closed too early
+            foreign.extend((tmp_path / "foreign").open("wb+") for _ in range(8))
+        yield from chunks(file)
+
+    monkeypatch.setattr(KeyFile, "chunks", chunks_during_a_removal)
+    content, _ = registry.backup()
+    for each in foreign:
+        each.close()
+    (tmp_path / FILE).write_bytes(content.read())
+    content.close()
+    assert all(worker.wait_for_end(10) for worker in workers)
+    assert not list((tmp_path / "live").glob("keys-*"))
+    registry.close()
+    database = sqlite3.connect(tmp_path / FILE)
+    rows = database.execute("SELECT detector, content FROM key_files ORDER BY detector, position").fetchall()
+    database.close()
+    assert {n: b"".join(content for detector, content in rows if detector == n) for n in (1, 2)} == contents
+
+
+def test_a_removed_detector_whose_file_is_closed_is_not_part_of_a_backup(tmp_path, monkeypatch):
+    registry = Registry(tmp_path / "live")
+    handle = registry.create("hosts", HOSTS)[0]
+    monkeypatch.setattr(registry, "_forget", lambda _name: None)  # the handle is there a moment longer than its file
+    registry.remove("hosts")
+    assert handle.worker.wait_for_end(10)
+    content, _ = registry.backup()
+    content.close()
+    registry.close()

@@ -1,13 +1,18 @@
 """The routes of a detector with a key: points, keys, histories, explanations and incidents."""
 
 import json
-from urllib.parse import quote
+import threading
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pytest
 
+from imondrian import Fleet
 from imondrian.service.client import ServiceError
+from imondrian.service.http import keyed_queries
+from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog
 from tests.service.keyed import HOSTS, NAMES, expected, keyed_rows, plain_fleet, points_of
+from tests.service.test_removal import requests_in_background
 
 N_ROWS = 1_000
 
@@ -61,6 +66,29 @@ def test_keys_are_listed_in_every_order(posted):
     assert [each["key"] for each in client.keys("hosts", order="name")] == sorted(NAMES)
     times = [each["time"] for each in client.keys("hosts", order="time")]
     assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("order", ["surprise", "name", "time"])
+@pytest.mark.parametrize("n_sorted", [1, 3, 4, 10, 11])
+def test_keys_are_sorted_in_pieces(posted, shared_server, monkeypatch, order, n_sorted):
+    whole = list(posted[0].keys("hosts", order=order))
+    lengths = []
+
+    def sort(piece, key):
+        lengths.append(len(piece))
+        return sorted(piece, key=key)
+
+    monkeypatch.setattr(keyed_queries, "_SORTED_AT_ONCE", n_sorted, raising=False)
+    monkeypatch.setattr(keyed_queries, "sorted", sort, raising=False)
+    for limit in (1, 3, 10, 1000):
+        pages, after = [], 0
+        while after is not None:
+            _, page = get(shared_server, f"hosts/keys?order={order}&limit={limit}&after={after}")
+            pages += page["keys"]
+            after = page["next"]
+        assert pages == whole
+    assert sum(lengths) >= len(NAMES)
+    assert max(lengths) <= n_sorted
 
 
 def test_keys_are_searched_and_paged(posted, shared_server):
@@ -136,6 +164,47 @@ def test_scores_and_explanations_are_those_of_single_detectors(posted, shared_se
         }
 
 
+@pytest.mark.parametrize("n_bytes", [1, 100_000, 2**30])
+def test_points_of_many_keys_are_read_in_blocks(posted, shared_server, monkeypatch, n_bytes):
+    body = {"points": points_of(*keyed_rows(2, 60))}
+    whole = [
+        shared_server.request("POST", f"/detectors/hosts/{what}", body)[::2] for what in ("scores", "explanations")
+    ]
+    monkeypatch.setattr(keyed_queries, "_COPIED_BYTES", n_bytes)
+    blocks = [
+        shared_server.request("POST", f"/detectors/hosts/{what}", body)[::2] for what in ("scores", "explanations")
+    ]
+    assert blocks == whole
+    assert [status for status, _ in whole] == [200, 200]
+
+
+def test_reads_that_wait_for_keys_do_not_delay_other_detectors(posted, shared_server, monkeypatch):
+    client, detector, is_saved = posted[0], Fleet.detector, threading.Event()
+
+    def detector_after_a_save(fleet, key):
+        assert is_saved.wait(60)
+        return detector(fleet, key)
+
+    monkeypatch.setattr(Fleet, "detector", detector_after_a_save)
+    client.create("plain", ["x"])
+    client.process("plain", [[float(i)] for i in range(200)])
+    body = {"points": [["web-1", 1.0, 2.0]]}
+    requests = [("POST", f"/detectors/hosts/{what}", body) for what in ("explanations", "scores")]
+    last = client.history("hosts", "web-1")["index"][-1]
+    requests.append(("GET", f"/detectors/hosts/history/{last}?key=web-1"))
+    with requests_in_background(shared_server, *requests * 15) as statuses:
+        try:
+            for n_points in (1, 150):  # with the shared copy, and with a private one
+                assert len(client.explain("plain", [[1.0]] * n_points)) == n_points
+                assert len(client.score("plain", [[1.0]] * n_points)) == n_points
+            assert len(client.history("plain")["index"]) == 200
+            assert len(list(client.keys("hosts"))) == len(NAMES)
+            assert not statuses
+        finally:
+            is_saved.set()
+    assert statuses == [200] * 45
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "detail"),
     [
@@ -175,6 +244,21 @@ def test_any_key_can_be_forgotten(posted, shared_server, name):
     assert client.history("hosts", name)["index"] == [0]
 
 
+@pytest.mark.parametrize("key", ["%ff", "a%C3", "%ED%A0%80", "web-1%80"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("DELETE", "keys/{}"), ("GET", "keys?search={}"), ("GET", "history?key={}"), ("GET", "history/0?key={}")],
+)
+def test_a_url_that_is_not_utf8_names_no_key(posted, shared_server, method, path, key):
+    client, replaced = posted[0], unquote(key)
+    assert "\ufffd" in replaced
+    client.process("hosts", [[replaced, 1.0, 2.0]])
+    status, _, content = shared_server.request(method, f"/detectors/hosts/{path.format(key)}")
+    assert (status, b"must be UTF-8" in content) == (422, True), content
+    assert client.history("hosts", replaced)["index"] == [0]
+    assert shared_server.request(method, f"/detectors/hosts/{path.format(quote(replaced))}")[0] == 200
+
+
 def test_repeated_requests_change_nothing(posted, shared_server):
     keys, X = keyed_rows(1, 20)
     body, headers = {"points": points_of(keys, X)}, {"Idempotency-Key": "again"}
@@ -201,6 +285,19 @@ def test_incidents_name_their_keys(posted):
     ]
     events = list(client.events(0, follow=False))
     assert {each["incident"]["key"] for each in events if each["incident"]["detector"] == "hosts"} <= set(NAMES)
+
+
+def test_a_response_has_at_most_1000_incidents(posted, shared_server, monkeypatch):
+    client, listed = posted[0], KeyedIncidentLog.listed
+    few = client.incidents("hosts", limit=1000)
+    assert client.incidents("hosts", limit=3) == few[:3]
+    assert client.incidents("hosts", only_open=True) == [each for each in few if each["is_open"]]
+    monkeypatch.setattr(KeyedIncidentLog, "listed", lambda log: listed(log) * 500)
+    status, found = get(shared_server, "hosts/incidents")
+    assert (status, len(found["incidents"])) == (200, 1000)
+    n_open = min(500 * sum(each["is_open"] for each in few), 1000)
+    assert [each["is_open"] for each in found["incidents"]] == [True] * n_open + [False] * (1000 - n_open)
+    assert get(shared_server, "hosts/incidents?limit=1001")[0] == 422
 
 
 def test_an_empty_detector_has_no_keys(shared_registry, shared_server):

@@ -17,8 +17,9 @@ from imondrian.service import server
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import StorageError
 from imondrian.service.http.guard import is_loopback
-from imondrian.service.limits import ConnectionLimits
+from imondrian.service.limits import ConnectionLimits, Limits
 from imondrian.service.server import _listen, fit_descriptor_limit, read_token
+from tests.service.keyed import HOSTS
 from tests.service.serving import Service, free_port
 
 
@@ -146,30 +147,34 @@ def test_an_incomplete_request_does_not_prevent_a_clean_stop(tmp_path, sent):
 
 
 @pytest.mark.parametrize(
-    ("soft", "hard", "raised", "n_connections"),
+    ("soft", "hard", "raised", "n_connections", "n_keyed"),
     [
-        (100_000, 100_000, 100_000, 1000),
-        (1024, 100_000, 1576, 1000),
-        (1024, resource.RLIM_INFINITY, 1576, 1000),
-        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY, 1000),
-        (256, 1024, 1024, 448),
+        (100_000, 100_000, 100_000, 1000, 1000),
+        (1024, 100_000, 5576, 1000, 1000),
+        (1024, resource.RLIM_INFINITY, 5576, 1000, 1000),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY, 1000, 1000),
+        (1024, 4096, 4096, 1000, 630),
+        (4096, 4096, 4096, 1000, 630),
+        (256, 1024, 1024, 224, 56),
+        (608, 608, 608, 16, 4),
     ],
 )
-def test_the_descriptor_limit_is_raised_or_fewer_connections_are_allowed(
-    monkeypatch, soft, hard, raised, n_connections
+def test_the_descriptor_limit_is_raised_or_fewer_connections_and_detectors_are_allowed(
+    monkeypatch, soft, hard, raised, n_connections, n_keyed
 ):
     limits = [soft, hard]
     monkeypatch.setattr(server.resource, "getrlimit", lambda _: tuple(limits))
     monkeypatch.setattr(server.resource, "setrlimit", lambda _, given: limits.__setitem__(slice(None), given))
-    assert fit_descriptor_limit(ConnectionLimits()).connections == n_connections
+    connections, detectors = fit_descriptor_limit(ConnectionLimits(), Limits())
+    assert (connections.connections, detectors.keyed_detectors) == (n_connections, n_keyed)
     assert limits == [raised, hard]
 
 
 def test_too_few_descriptors_are_an_error(monkeypatch):
     monkeypatch.setattr(server.resource, "getrlimit", lambda _: (256, 256))
     monkeypatch.setattr(server.resource, "setrlimit", lambda *_: None)
-    with pytest.raises(InvalidInputError, match=r"at least 592 file descriptors, .* is 256"):
-        fit_descriptor_limit(ConnectionLimits())
+    with pytest.raises(InvalidInputError, match=r"at least 608 file descriptors, .* is 256"):
+        fit_descriptor_limit(ConnectionLimits(), Limits())
 
 
 class Limited(Service):
@@ -179,19 +184,26 @@ class Limited(Service):
         return ["sh", "-c", 'ulimit -n 1024; exec "$@"', "sh", *super().command()]
 
 
-def test_the_service_responds_despite_more_connections_than_descriptors(tmp_path):
+def test_the_service_responds_despite_more_connections_and_detectors_than_descriptors(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2048:
         pytest.skip("this process may not open so many connections")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    settings = {**HOSTS, "max_bytes": 2**20}
     with Limited(tmp_path) as service, contextlib.ExitStack() as stack:
+        statuses = [service.request("PUT", f"/detectors/k{i}", settings)[0] for i in range(56)]
+        assert statuses == [201] * 56
+        status, _, content = service.request("PUT", "/detectors/another", settings)
+        assert (status, b"At most 56 detectors with a key can be open" in content) == (409, True), content
         for _ in range(1100):
             stack.enter_context(service.connect())
         for _ in range(3):
             assert service.request("GET", "/health")[0] == 200
-    first, second = service.output.splitlines()
-    assert "at most 448 connections instead of 1000" in first
-    assert "serving" in second
+        assert service.request("GET", "/backup")[0] == 200
+        assert service.request("PUT", "/detectors/single", {"features": ["x"]})[0] == 201
+    first, *_, last = service.output.splitlines()
+    assert "at most 224 connections instead of 1000, and 56 detectors with a key instead of 1000" in first
+    assert "serving" in last
 
 
 # -- files ----------------------------------------------------------------------------------------------------------

@@ -225,15 +225,13 @@ class Client:
         name : str, optional
             The detector.
         limit : int, default=100
-            Maximum number of incidents.
+            Maximum number of incidents, at most 1,000.
         only_open : bool, default=False
             Whether only open incidents are returned.
         """
-        if name is None:
-            path = f"/incidents?limit={int(limit)}&open={'true' if only_open else 'false'}"
-            return self._request("GET", path).value()["incidents"]
-        found = self._request("GET", _path(name, "incidents")).value()["incidents"]
-        return [incident for incident in found if incident["is_open"] or not only_open][:limit]
+        path = "/incidents" if name is None else _path(name, "incidents")
+        query = urlencode({"limit": int(limit), "open": "true" if only_open else "false"})
+        return self._request("GET", f"{path}?{query}").value()["incidents"]
 
     def events(self, after: int | None = None, *, follow: bool = True) -> Iterator[dict[str, Any]]:
         """Yield an event whenever an incident opens or closes.

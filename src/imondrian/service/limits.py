@@ -7,6 +7,7 @@ N_EVENTS_KEPT = 10_000  # openings and closings of incidents; the oldest are del
 PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
 KEY_BYTES = 1024  # memory counted for each key of a detector, also of those on the disk: its name and latest figures
 PER_SCORED_ROW = 640  # memory reserved per point that is learned: its result, as objects and as JSON
+DESCRIPTORS_PER_KEY_FILE = 4  # of a detector with a key: its file twice, that of keys on the disk, a journal of SQLite
 COPIES_OF_POINTS = 3  # of the values to learn that are in memory at the same time
 
 
@@ -25,6 +26,7 @@ class Limits(NamedTuple):
     category_length: int = 256
     features: int = 1_000
     detectors: int = 1_000  # each has a thread; what counts is their memory
+    keyed_detectors: int = 1_000  # that are open; fewer if the limit on file descriptors is too low
     keys: int = 200_000  # of a detector
     keys_per_read: int = 1_000  # whose points a request scores or explains without learning
     window: int = 100_000

@@ -22,7 +22,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.connections import Connections
 from imondrian.service.http.guard import is_loopback
-from imondrian.service.limits import ConnectionLimits, Limits
+from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, ConnectionLimits, Limits
 from imondrian.service.startup import StartingApp, compile_kernels
 from imondrian.service.storage.sqlite import is_open_to_others, mode_of
 
@@ -73,15 +73,15 @@ def serve(
             f"Listening on {host} requires a token, since other machines can reach it: put one into a file"
             f" (--token-file) or into the environment variable {TOKEN}."
         )
-    limits = fit_descriptor_limit(ConnectionLimits())
+    detector_limits = Limits() if max_bytes is None else Limits(total_bytes=max_bytes)
+    limits, detector_limits = fit_descriptor_limit(ConnectionLimits(), detector_limits)
     with _listen(host, port, limits.backlog) as listener:
-        for warning in _warnings(token_file, secret_file, limits):
+        for warning in _warnings(token_file, secret_file, limits, detector_limits):
             _print(warning)
         address = f"[{host}]" if ":" in host else host
         for receiver in receivers:
             _print(f"incidents are reported to {receiver.label}")
         where = f"stored in {folder}, at http://{address}:{listener.getsockname()[1]} (Ctrl+C to stop)"
-        detector_limits = Limits() if max_bytes is None else Limits(total_bytes=max_bytes)
         open_registry = partial(Registry, folder, detector_limits, receivers=receivers)
         _run(open_registry, token, where, listener, limits)
 
@@ -121,15 +121,18 @@ def _text_of(path: Path, what: str) -> str:
         raise InvalidInputError(f"The {what} file {path} is not text.") from None
 
 
-def _warnings(token_file: Path | None, secret_file: Path | None, limits: ConnectionLimits) -> Iterator[str]:
+def _warnings(
+    token_file: Path | None, secret_file: Path | None, limits: ConnectionLimits, detector_limits: Limits
+) -> Iterator[str]:
     """Yield problems that do not prevent the service from starting."""
     for what, file in (("token", token_file), ("secret", secret_file)):
         if file is not None and is_open_to_others(file):
             yield f"other users can read the {what} file {file} (its mode is {mode_of(file)}): use chmod 600."
     if limits.connections < ConnectionLimits().connections:
         yield (
-            f"at most {limits.connections} connections instead of {ConnectionLimits().connections},"
-            " because the hard limit on file descriptors (ulimit -Hn) is too low."
+            f"at most {limits.connections} connections instead of {ConnectionLimits().connections}, and"
+            f" {detector_limits.keyed_detectors} detectors with a key instead of {Limits().keyed_detectors}, because"
+            " the hard limit on file descriptors (ulimit -Hn) is too low."
         )
 
 
@@ -228,27 +231,30 @@ def uvicorn_config(app: ASGIApp, limits: ConnectionLimits, **settings: Any) -> u
     )
 
 
-def fit_descriptor_limit(limits: ConnectionLimits) -> ConnectionLimits:
+def fit_descriptor_limit(connections: ConnectionLimits, detectors: Limits) -> tuple[ConnectionLimits, Limits]:
     """Raise the limit on file descriptors as far as needed and allowed; return limits that fit into it.
 
     Some descriptors are kept spare: connections that are accepted together stay open for a few iterations of the event
-    loop before those above the limit are closed.
+    loop before those above the limit are closed. If there are too few of the others, connections get as many as they
+    need, but at most half, and detectors with a key get the rest: neither can use up those of the other.
     """
     if sys.platform == "win32":
-        return limits
-    n_spare = _OWN_DESCRIPTORS + 4 * limits.backlog
+        return connections, detectors
+    n_spare = _OWN_DESCRIPTORS + 4 * connections.backlog
+    n_needed = n_spare + connections.connections + DESCRIPTORS_PER_KEY_FILE * detectors.keyed_detectors
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < limits.connections + n_spare:
-        needed = limits.connections + n_spare
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        limits = limits._replace(connections=min(limits.connections, soft - n_spare))
-    if limits.connections < _MIN_CONNECTIONS:
+    if soft == resource.RLIM_INFINITY or soft >= n_needed:
+        return connections, detectors
+    soft = n_needed if hard == resource.RLIM_INFINITY else min(n_needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    n_connections = min(connections.connections, (soft - n_spare) // 2)
+    if n_connections < _MIN_CONNECTIONS:
         raise InvalidInputError(
-            f"The service needs at least {_MIN_CONNECTIONS + n_spare} file descriptors, but the limit (ulimit -n)"
+            f"The service needs at least {2 * _MIN_CONNECTIONS + n_spare} file descriptors, but the limit (ulimit -n)"
             f" is {soft}."
         )
-    return limits
+    n_keyed = (soft - n_spare - n_connections) // DESCRIPTORS_PER_KEY_FILE
+    return connections._replace(connections=n_connections), detectors._replace(keyed_detectors=n_keyed)
 
 
 class RepeatFilter(logging.Filter):

@@ -1,11 +1,13 @@
 """The files of detectors with a key in a backup: they are part of its one file, and are restored from it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles
-from imondrian.service.storage.store import Store
+from imondrian.service.storage.store import AttachedFile, Store
 
 
 class OpenedFile(NamedTuple):
@@ -24,25 +26,47 @@ class OpenedFile(NamedTuple):
         return self.file.chunks()
 
 
-@contextmanager
-def open_key_files(files: KeyFiles, used: Mapping[int, KeyFile], others: Sequence[int]) -> Iterator[list[OpenedFile]]:
-    """Yield the files of detectors: those in use, and those of other detectors, if they have one."""
-    with ExitStack() as stack:
-        paths = {detector: files.path(detector) for detector in others}
-        opened = {
-            detector: stack.enter_context(closing(KeyFile(path))) for detector, path in paths.items() if path.exists()
-        }
-        yield [OpenedFile(detector, file) for detector, file in {**used, **opened}.items()]
+class UnusedFile(NamedTuple):
+    """The file of a detector that is set aside; it is open only while it is read, since there may be hundreds."""
+
+    detector: int
+    path: Path
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the file."""
+        return self.path.stat().st_size
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the content of the file in pieces."""
+        with closing(KeyFile(self.path)) as file:
+            yield from file.chunks()
 
 
-def restore_key_files(store: Store, files: KeyFiles) -> None:
+def key_files(files: KeyFiles, used: Mapping[int, KeyFile], others: Sequence[int]) -> list[AttachedFile]:
+    """Return the files of detectors: those in use, and those of other detectors, if they have one."""
+    unused = [UnusedFile(detector, files.path(detector)) for detector in others]
+    return [
+        *(OpenedFile(detector, file) for detector, file in used.items()),
+        *(each for each in unused if each.path.is_file()),
+    ]
+
+
+def restore_key_files(store: Store, files: KeyFiles) -> dict[int, DamagedFileError]:
     """If the database is a restored backup, write the files in it to the folder, and delete them from the database.
 
-    If that is interrupted, the next start does it again.
+    If that is interrupted, the next start does it again. The damaged files of detectors stay in the database, and are
+    returned with their errors: a file in the folder, which may have another state, must not be used instead.
     """
-    detectors = store.attached_files()
+    known = {id_ for id_, _ in store.detectors()}
+    detectors, damaged = store.attached_files(), dict[int, DamagedFileError]()
     for detector in detectors:
-        files.restore(detector, store.attached_chunks(detector))
-    if detectors:
+        try:
+            files.restore(detector, store.attached_chunks(detector))
+        except DamagedFileError as error:
+            if detector in known:
+                damaged[detector] = error
+    if set(detectors) - set(damaged):
         with store.transaction():
-            store.remove_attached_files()
+            store.remove_attached_files(damaged)
+    return damaged

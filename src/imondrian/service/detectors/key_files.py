@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from imondrian.fleet.fleet import Fleet
+from imondrian.service.errors import ConflictError
+from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits
 from imondrian.service.storage.sqlite import make_private, make_private_file
 
 _LOG = logging.getLogger("imondrian.service")
@@ -29,7 +31,7 @@ class KeyFiles:
     Attributes
     ----------
     lock : threading.Lock
-        Held while a file is written or deleted, and while all of them are copied.
+        Held while a file is written, closed or deleted, and while all of them are copied.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -66,10 +68,23 @@ class KeyFiles:
             self.path(detector).with_name(f"{self.path(detector).name}{suffix}").unlink(missing_ok=True)
         part.replace(self.path(detector))
 
-    def remove(self, detector: int) -> None:
-        """Delete the file of a detector, if there is one."""
+    def close(self, file: "KeyFile") -> None:
+        """Close the open file of a detector, once no copy is being made."""
         with self.lock:
-            self.path(detector).unlink(missing_ok=True)
+            file.close()
+
+    def remove(self, detector: int, *, is_waiting: bool = True) -> None:
+        """Delete the file of a detector, if there is one; if that fails, log it: the next start deletes the file.
+
+        If not `is_waiting`, the file is also left to the next start if another thread holds the lock.
+        """
+        if self.lock.acquire(blocking=is_waiting):
+            try:
+                self.path(detector).unlink(missing_ok=True)
+            except OSError as error:
+                _LOG.warning("%s belongs to no detector, but cannot be deleted: %s.", self.path(detector), error)
+            finally:
+                self.lock.release()
 
     def remove_others(self, detectors: Iterable[int], *, is_damaged: bool) -> None:
         """Delete the files that belong to none of these detectors: a removal was interrupted.
@@ -86,6 +101,15 @@ class KeyFiles:
                 _LOG.info("%s belongs to no detector.", path)
 
 
+def check_number_of_keyed(n_open: int, limits: Limits) -> None:
+    """Raise ConflictError if no further detector with a key can be opened: there are not enough file descriptors."""
+    if n_open >= limits.keyed_detectors:
+        raise ConflictError(
+            f"At most {limits.keyed_detectors} detectors with a key can be open at the same time, since each needs"
+            f" {DESCRIPTORS_PER_KEY_FILE} file descriptors: a higher hard limit (ulimit -Hn) allows more."
+        )
+
+
 class KeyFile:
     """An open file of a detector, for copies.
 
@@ -95,11 +119,17 @@ class KeyFile:
     Parameters
     ----------
     path : Path
+
+    Attributes
+    ----------
+    is_closed : bool
+        Whether it was closed: its number may then be that of another file.
     """
 
     def __init__(self, path: Path) -> None:
         make_private(path)
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self.is_closed = False
 
     @property
     def n_bytes(self) -> int:
@@ -113,5 +143,6 @@ class KeyFile:
             yield chunk
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; while it may be copied, use `KeyFiles.close`."""
+        self.is_closed = True
         os.close(self._descriptor)

@@ -222,7 +222,7 @@ class KeyedState(AppliedState):
     def close(self) -> None:
         """Close the file of the fleet."""
         self.applier.fleet.close()
-        self.file.close()
+        self.files.close(self.file)
 
     def delete_files(self) -> None:
         """Delete the file of the fleet, which is closed."""

@@ -12,7 +12,7 @@ from imondrian.service.changes.configuration import checked_size, is_former, is_
 from imondrian.service.changes.journal import CUT, MODELS, Entry, EventMark, difference
 from imondrian.service.changes.replies import reply_to, saved_reply_to
 from imondrian.service.detectors.applied_state import AppliedState
-from imondrian.service.detectors.key_files import KeyFiles
+from imondrian.service.detectors.key_files import KeyFiles, check_number_of_keyed
 from imondrian.service.detectors.keyed_state import KeyedState, new_keyed_state, stored_keyed_state
 from imondrian.service.detectors.state import DetectorState, new_state, restored_state
 from imondrian.service.detectors.uploads import size_in_model
@@ -35,8 +35,16 @@ class Folder(NamedTuple):
     retention: Retention
 
 
-def recover(folder: Folder, id_: int) -> tuple[StoredDetector, AppliedState, list[str]]:
+def recover(folder: Folder, id_: int, n_keyed: int) -> tuple[StoredDetector, AppliedState, list[str]]:
     """Recover a detector; if that is not possible, raise an error and change nothing.
+
+    Parameters
+    ----------
+    folder : Folder
+    id_ : int
+        The id of the detector.
+    n_keyed : int
+        How many detectors with a key are open already.
 
     Returns
     -------
@@ -49,6 +57,8 @@ def recover(folder: Folder, id_: int) -> tuple[StoredDetector, AppliedState, lis
     """
     problems: list[str] = []
     record = _with_checked_configuration(folder.store.detector(id_), folder.limits)
+    if is_keyed(record.configuration):
+        check_number_of_keyed(n_keyed, folder.limits)
     state = _start_state(folder, record, problems)
     try:
         state = _replayed(folder, record, state, problems)

@@ -27,8 +27,8 @@ from imondrian.service.delivery.event_feed import EventFeed
 from imondrian.service.delivery.notifier import Notifier, use_receivers
 from imondrian.service.delivery.receivers import Receiver
 from imondrian.service.detectors.applied_state import AppliedState
-from imondrian.service.detectors.backups import open_key_files, restore_key_files
-from imondrian.service.detectors.key_files import KeyFile, KeyFiles
+from imondrian.service.detectors.backups import key_files, restore_key_files
+from imondrian.service.detectors.key_files import KeyFile, KeyFiles, check_number_of_keyed
 from imondrian.service.detectors.keyed_state import new_keyed_state
 from imondrian.service.detectors.recovery import Folder, recover, replay
 from imondrian.service.detectors.state import new_state
@@ -107,7 +107,7 @@ class Registry:
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         try:
             use_receivers(store, receivers)
-            restore_key_files(store, self._files)
+            self._damaged_files = restore_key_files(store, self._files)  # of detectors that are set aside
             detectors = [id_ for id_, _ in store.detectors()]
             self._files.remove_others(detectors, is_damaged=bool(self.damage_reports))
             self._recover(store, report)
@@ -129,15 +129,16 @@ class Registry:
         Detectors with a key save no snapshots meanwhile: their files stay as they are, and all later entries are in the
         journal.
         """
-        with self._files.lock, open_key_files(self._files, self._opened_files(), self._set_aside_ids()) as files:
-            return self._store.backup(files)
+        with self._files.lock:
+            return self._store.backup(key_files(self._files, self._opened_files(), self._set_aside_ids()))
 
     def _opened_files(self) -> dict[int, KeyFile]:
-        """Return the files of detectors with a key that are in use."""
-        return {each.record.id: each.worker.keys.file for each in self.all() if each.worker.is_keyed}
+        """Return the files of detectors with a key that are in use; the file of a deleted detector may be closed."""
+        files = {each.record.id: each.worker.keys.file for each in self.all() if each.worker.is_keyed}
+        return {detector: file for detector, file in files.items() if not file.is_closed}
 
     def _set_aside_ids(self) -> list[int]:
-        return [aside.id for aside in self._set_aside.copy().values()]
+        return [aside.id for aside in self._set_aside.copy().values() if aside.id not in self._damaged_files]
 
     @property
     def n_set_aside(self) -> int:
@@ -166,6 +167,8 @@ class Registry:
             if handle is None:
                 configuration, n_bytes = checked_configuration(settings, self.limits)
                 self._check_memory(n_bytes)
+                if is_keyed(configuration):
+                    check_number_of_keyed(sum(each.is_keyed for each in self._running_workers()), self.limits)
                 return self._add(name, configuration, []), True
             if not self._is_configured_as(handle, settings):
                 raise ConflictError(f"A detector {name!r} with another configuration exists.")
@@ -225,11 +228,8 @@ class Registry:
     def _forget_set_aside(self, name: str) -> None:
         """Drop a deleted detector that was set aside; its file is deleted now, or at the next start."""
         aside = self._set_aside.pop(name, None)
-        if aside is not None and self._files.lock.acquire(blocking=False):
-            try:
-                self._files.path(aside.id).unlink(missing_ok=True)
-            finally:
-                self._files.lock.release()
+        if aside is not None:
+            self._files.remove(aside.id, is_waiting=False)  # the writer must not wait
 
     def problems(self) -> list[str]:
         """Return the current problems, each preceded by the name of its detector."""
@@ -276,13 +276,17 @@ class Registry:
 
     def _recover(self, store: Store, report: Callable[[str], None]) -> None:
         """Recover all detectors, before the writer starts; set aside those that cannot be recovered."""
-        found, detectors = [], store.detectors()
+        found, detectors, n_keyed = [], store.detectors(), 0
+        folder = Folder(store, self._files, self.limits, self.retention)
         names = {name for _, name in detectors}
         for i, (id_, name) in enumerate(detectors, 1):
             report(f"recovering detector {i} of {len(detectors)}, {name!r:.100}")
             with self._set_aside_on_error(id_, self._usable_name(id_, name, names)):
                 self._check_stored_name(name)
-                record, state, problems = recover(Folder(store, self._files, self.limits, self.retention), id_)
+                if id_ in self._damaged_files:
+                    raise self._damaged_files[id_]
+                record, state, problems = recover(folder, id_, n_keyed)
+                n_keyed += is_keyed(record.configuration)
                 self.damage_reports += problems
                 found.append((record, state, store.events.silences(id_)))
         self.writer = Writer(store)
@@ -337,10 +341,13 @@ class Registry:
             raise ConflictError(f"There are {n_detectors} detectors already, the maximum number allowed.")
         return None
 
-    def _check_memory(self, n_bytes: int) -> None:
+    def _running_workers(self) -> list[DetectorWorker]:
+        """Return the workers of all detectors, also of removed ones whose threads have not ended."""
         self._ending_workers -= {worker for worker in self._ending_workers.copy() if worker.wait_for_end(0.0)}
-        workers = [*(handle.worker for handle in self.all()), *self._ending_workers.copy()]
-        n_bytes += sum(worker.summary.n_bytes for worker in workers)
+        return [*(handle.worker for handle in self.all()), *self._ending_workers.copy()]
+
+    def _check_memory(self, n_bytes: int) -> None:
+        n_bytes += sum(worker.summary.n_bytes for worker in self._running_workers())
         if n_bytes > self.limits.total_bytes:
             raise ConflictError(
                 f"All detectors together would need {n_bytes} bytes, but at most {self.limits.total_bytes} are allowed"
@@ -385,16 +392,17 @@ class Registry:
 
 
 def _then(first: Future[Any], action: Callable[[], Any]) -> Future[None]:
-    """Return a future that completes after `first` and then `action`; if `first` fails, it fails with that error."""
+    """Return a future that completes after `first` and then `action`, or fails with the error of either."""
     both = Future[None]()
 
     def follow(done: Future[Any]) -> None:
-        error = done.exception()
-        if error is None:
+        try:
+            done.result()
             action()
-            both.set_result(None)
-        else:
+        except BaseException as error:  # noqa: BLE001 (who waits for the future must always get a response)
             both.set_exception(error)
+        else:
+            both.set_result(None)
 
     first.add_done_callback(follow)
     return both

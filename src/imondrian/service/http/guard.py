@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -102,6 +102,8 @@ class Guard:
         scope["state"] = {**scope.get("state", {}), "is_trusted": is_trusted}
         if not is_trusted and not _is_public(scope["path"]):
             return JSONResponse({"detail": "A token is required."}, 401, {"WWW-Authenticate": "Bearer"})
+        if not (_is_utf8(scope.get("raw_path", b"")) and _is_utf8(scope["query_string"])):
+            return JSONResponse({"detail": "The percent-encoded characters of the URL must be UTF-8."}, 422)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > _MAX_DIGITS or int(length) > max_bytes:
             return JSONResponse({"detail": f"The body is longer than {max_bytes} bytes."}, 413)
@@ -111,6 +113,15 @@ class Guard:
 def _is_public(path: str) -> bool:
     """Return True if a path needs no token."""
     return path in _PUBLIC or path.startswith(_STATIC)
+
+
+def _is_utf8(part: bytes) -> bool:
+    """Return True if a part of a URL is UTF-8; otherwise different ones, such as keys, would be decoded to the same."""
+    try:
+        unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @lru_cache(64)

@@ -1,24 +1,22 @@
 """Answers to requests for incidents: of one detector, and of all."""
 
 import logging
+from collections.abc import Iterable
+from heapq import nlargest
 from typing import Any
 
-from imondrian.service.detectors.registry import DetectorHandle, Registry
+from imondrian.service.detectors.registry import DetectorHandle
 from imondrian.service.http import schemas
 from imondrian.service.storage.incident_log import ListedIncident, silence_as_json
 
 _LOG = logging.getLogger("imondrian.service")
 
 
-def incidents_of(handle: DetectorHandle) -> schemas.Incidents:
-    """Return the latest incidents of a detector."""
-    return _response(_found(handle))
-
-
-def all_incidents(registry: Registry, limit: int, *, only_open: bool = False) -> schemas.Incidents:
-    """Return the incidents of all detectors, open ones first, then the latest."""
-    found = [each for handle in registry.all() for each in _found(handle) if each.is_open or not only_open]
-    return _response(found, limit)
+def incidents_of(handles: Iterable[DetectorHandle], limit: int, *, only_open: bool = False) -> schemas.Incidents:
+    """Return the incidents of detectors, open ones first, then the latest."""
+    found = (each for handle in handles for each in _found(handle) if each.is_open or not only_open)
+    described = map(_described, nlargest(limit, found, key=lambda each: each[:3]))  # sorting all would hold the GIL
+    return schemas.Incidents(incidents=[each for each in described if each is not None])
 
 
 def n_open_incidents(handle: DetectorHandle) -> int:
@@ -37,13 +35,6 @@ def _found(handle: DetectorHandle) -> list[ListedIncident]:
 
         found.append(ListedIncident(silence.closed is None, silence.opened, silence.number, describe_silence))
     return found
-
-
-def _response(found: list[ListedIncident], limit: int | None = None) -> schemas.Incidents:
-    """Return incidents, open ones first, then the latest."""
-    found.sort(key=lambda each: each[:3], reverse=True)
-    described = (_described(each) for each in found[:limit])
-    return schemas.Incidents(incidents=[each for each in described if each is not None])
 
 
 def _described(found: ListedIncident) -> schemas.Incident | None:

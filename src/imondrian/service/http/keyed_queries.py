@@ -1,7 +1,9 @@
 """Answers to read requests about a detector with a key: its keys, their latest rows, scores and explanations."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
+from itertools import islice
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,11 +14,13 @@ from imondrian.service.errors import NotFoundError
 from imondrian.service.http import schemas
 from imondrian.service.http.queries import number_or_none
 from imondrian.service.http.reasons import PointExplainer
-from imondrian.service.limits import Limits
+from imondrian.service.limits import MIB, Limits
 from imondrian.service.storage.latest_rows import KeySummary
 from imondrian.stream.detector import StreamDetector
 
 Order = Literal["surprise", "name", "time"]
+_SORTED_AT_ONCE = 4_096  # keys: sorting holds the GIL
+_COPIED_BYTES = 4 * MIB  # of detectors of keys that are copied at once, but at least one
 _ORDERS: dict[str, Callable[[tuple[str, KeySummary]], Any]] = {
     "surprise": lambda item: (-item[1].surprise, item[0]),
     "name": lambda item: item[0],
@@ -53,11 +57,14 @@ def check_number_of_keys(handle: DetectorHandle, rows: KeyedRows, limits: Limits
 
 
 def keys_of(handle: DetectorHandle, search: str, order: Order, after: int, limit: int) -> schemas.Keys:
-    """Return keys that contain a text, whatever the case of the letters."""
+    """Return keys that contain a text, whatever the case of the letters.
+
+    Nothing here holds the GIL for long, even if there are very many keys.
+    """
     view, text = handle.worker.keys, search.casefold()
-    known = list(view.rows.summaries.items())
-    found = [item for item in known if text in item[0].casefold()] if text else known
-    found.sort(key=_ORDERS[order])
+    summaries, known = view.rows.summaries, list(view.rows.summaries)
+    names = (key for key in known if text in key.casefold()) if text else known
+    found = [(key, summary) for key in names if (summary := summaries.get(key)) is not None]  # None: just forgotten
     end = after + limit
     return schemas.Keys(
         keys=[
@@ -70,12 +77,20 @@ def keys_of(handle: DetectorHandle, search: str, order: Order, after: int, limit
                 is_anomaly=summary.is_anomaly,
                 has_open_incident=view.incidents.has_open(key),
             )
-            for key, summary in found[after:end]
+            for key, summary in _page(found, _ORDERS[order], after, end)
         ],
         n_keys=len(known),
         n_found=len(found),
         next=end if end < len(found) else None,
     )
+
+
+def _page(
+    found: list[tuple[str, KeySummary]], order: Callable[[tuple[str, KeySummary]], Any], after: int, end: int
+) -> Iterator[tuple[str, KeySummary]]:
+    """Return a part of the sorted keys; they are sorted in pieces, and merged, so that other threads can run."""
+    pieces = (found[i : i + _SORTED_AT_ONCE] for i in range(0, len(found), _SORTED_AT_ONCE))
+    return islice(merge(*(sorted(piece, key=order)[:end] for piece in pieces), key=order), after, end)
 
 
 def keyed_history_of(registry: Registry, handle: DetectorHandle, key: str, after: int, limit: int) -> schemas.History:
@@ -98,13 +113,24 @@ def keyed_history_of(registry: Registry, handle: DetectorHandle, key: str, after
     )
 
 
-def explanation_of_keyed_row(registry: Registry, handle: DetectorHandle, key: str, number: int) -> schemas.ExplainedRow:
-    """Return a learned row of a key, explained by the current detector of the key without this row in its window."""
+class FoundRow(NamedTuple):
+    """A learned row of a key, and a copy of the detector of the key."""
+
+    row: LearnedRow
+    detector: StreamDetector
+
+
+def keyed_row_of(registry: Registry, handle: DetectorHandle, key: str, number: int) -> FoundRow:
+    """Return a learned row of a key; waits while the detector saves a snapshot."""
     rows = [row for row in _latest_rows(registry, handle, key) if row.number == number]
     if not rows:
         raise NotFoundError(f"Row {number} of the key is no longer among its latest rows, or has not been seen.")
-    row = rows[0]
-    explainer = PointExplainer(_detector_of(handle, key), handle.record.configuration["features"])
+    return FoundRow(rows[0], _detector_of(handle, key))
+
+
+def explanation_of_keyed_row(handle: DetectorHandle, found: FoundRow) -> schemas.ExplainedRow:
+    """Return a learned row of a key, explained by the current detector of the key without this row in its window."""
+    row, explainer = found.row, PointExplainer(found.detector, handle.record.configuration["features"])
     return schemas.ExplainedRow(
         index=row.number,
         time=row.time,
@@ -116,43 +142,76 @@ def explanation_of_keyed_row(registry: Registry, handle: DetectorHandle, key: st
         is_anomaly=row.is_anomaly,
         incident=number_or_none(row.incident),
         explanation=explainer.learned_point(np.array([_values(row)]), [_values(row)], row.score),
-        key=key,
+        key=row.key,
         is_borrowed=row.is_borrowed,
     )
 
 
-def keyed_scores_of(handle: DetectorHandle, rows: KeyedRows, limits: Limits) -> schemas.KeyedScores:
-    """Return the scores of points by the detectors of their keys, each as if it were the next point of its key."""
-    n_rows = len(rows.keys)
-    columns = {name: [0.0] * n_rows for name in ("anomaly_score", "surprise", "threshold")}
-    n_seen = [0] * n_rows
-    for detector, positions in _detectors_of(handle, rows, limits):
-        scores = detector.score(rows.points[positions])
+class KeyedScorer:
+    """Scores points by the detectors of their keys, each as if it were the next point of its key.
+
+    Parameters
+    ----------
+    rows : KeyedRows
+        The points, and their keys.
+    """
+
+    def __init__(self, rows: KeyedRows) -> None:
+        self._rows, n_rows = rows, len(rows.keys)
+        self._columns = {name: [0.0] * n_rows for name in ("anomaly_score", "surprise", "threshold")}
+        self._n_seen = [0] * n_rows
+
+    def add(self, detector: StreamDetector, positions: list[int]) -> None:
+        """Score the points of one key, given its detector and their positions."""
+        columns, scores = self._columns, detector.score(self._rows.points[positions])
         figures = zip(positions, scores.tolist(), detector.surprise(scores).tolist(), strict=True)
         for i, score, surprise in figures:
             columns["anomaly_score"][i], columns["surprise"][i] = score, surprise
-            columns["threshold"][i], n_seen[i] = detector.threshold_score, detector.n_seen
-    return schemas.KeyedScores(key=rows.keys, **columns, n_seen=n_seen)
+            columns["threshold"][i], self._n_seen[i] = detector.threshold_score, detector.n_seen
+
+    def response(self) -> schemas.KeyedScores:
+        """Return the scores of all points."""
+        return schemas.KeyedScores(key=self._rows.keys, **self._columns, n_seen=self._n_seen)
 
 
-def keyed_explanations_of(handle: DetectorHandle, rows: KeyedRows, limits: Limits) -> schemas.Explanations:
-    """Return the scores of points divided among the features, each as if it were the next point of its key."""
-    found = dict[int, schemas.KeyedExplanation]()
-    for detector, positions in _detectors_of(handle, rows, limits):
-        explainer = PointExplainer(detector, handle.record.configuration["features"])
-        scores = detector.score(rows.points[positions])
+class KeyedExplainer:
+    """Divides the scores of points among the features, each as if it were the next point of its key.
+
+    Parameters
+    ----------
+    rows : KeyedRows
+        The points, and their keys.
+    features : list of str
+        The names of the features.
+    """
+
+    def __init__(self, rows: KeyedRows, features: list[str]) -> None:
+        self._rows, self._features = rows, features
+        self._found = dict[int, schemas.KeyedExplanation]()
+
+    def add(self, detector: StreamDetector, positions: list[int]) -> None:
+        """Explain the points of one key, given its detector and their positions."""
+        points, explainer = self._rows.points, PointExplainer(detector, self._features)
+        scores = detector.score(points[positions])
         for i, score, surprise in zip(positions, scores.tolist(), detector.surprise(scores).tolist(), strict=True):
-            reasons = explainer.next_point(rows.points[i], rows.points[i].tolist(), None)
-            found[i] = schemas.KeyedExplanation(
-                anomaly_score=score, surprise=surprise, explanation=reasons, key=rows.keys[i]
+            reasons = explainer.next_point(points[i], points[i].tolist(), None)
+            self._found[i] = schemas.KeyedExplanation(
+                anomaly_score=score, surprise=surprise, explanation=reasons, key=self._rows.keys[i]
             )
-    return schemas.Explanations(explanations=[found[i] for i in sorted(found)])
+
+    def response(self) -> schemas.Explanations:
+        """Return the explanations of all points."""
+        return schemas.Explanations(explanations=[self._found[i] for i in sorted(self._found)])
 
 
-def _detectors_of(
-    handle: DetectorHandle, rows: KeyedRows, limits: Limits
-) -> Iterator[tuple[StreamDetector, list[int]]]:
-    """Yield a copy of the detector of each key, one at a time, with the positions of the rows of the key."""
+def key_blocks(handle: DetectorHandle, rows: KeyedRows, limits: Limits) -> list[dict[str, list[int]]]:
+    """Return the positions of the rows of each key, in blocks of a few keys.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are too many keys.
+    """
     positions: dict[str, list[int]] = {}
     for i, key in enumerate(rows.keys):
         positions.setdefault(key, []).append(i)
@@ -161,8 +220,13 @@ def _detectors_of(
             f"The points have {len(positions)} keys, but at most {limits.keys_per_read} are allowed, unless they are"
             " learned."
         )
-    for key, found in positions.items():
-        yield _detector_of(handle, key), found
+    items, n_keys = list(positions.items()), max(_COPIED_BYTES // handle.worker.summary.copy_bytes, 1)
+    return [dict(items[i : i + n_keys]) for i in range(0, len(items), n_keys)]
+
+
+def detectors_of(handle: DetectorHandle, keys: Iterable[str]) -> list[StreamDetector]:
+    """Return copies of the detectors of keys; waits while the detector saves a snapshot."""
+    return [_detector_of(handle, key) for key in keys]
 
 
 def _detector_of(handle: DetectorHandle, key: str) -> StreamDetector:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
+from imondrian.base.errors import DamagedFileError
 from imondrian.service.changes.journal import Entry, Versions, current_versions, digest_of
 from imondrian.service.changes.replies import Reply, SavedReply
 from imondrian.service.errors import StorageError
@@ -123,15 +124,30 @@ class Store:
             return [detector for (detector,) in self._database.execute(sql)]
 
     def attached_chunks(self, detector: int) -> Iterator[bytes]:
-        """Yield the content of an attached file in pieces."""
-        sql = "SELECT content FROM key_files WHERE detector = ? ORDER BY position"
-        with _storage_errors():
-            for (chunk,) in self._database.execute(sql, (detector,)):
-                yield bytes(chunk)
+        """Yield the content of an attached file in pieces; raise DamagedFileError if one is missing or damaged."""
+        is_valid = "typeof(position) = 'integer' AND typeof(content) = 'blob'"
+        sql = (
+            f"SELECT CASE WHEN {is_valid} THEN position END, CASE WHEN {is_valid} THEN content END"  # noqa: S608 (no input)
+            " FROM key_files WHERE detector = ? ORDER BY key_files.position"
+        )
+        n_chunks = 0
+        try:
+            for position, chunk in self._database.execute(sql, (detector,)):
+                if position != n_chunks:
+                    break
+                yield chunk
+                n_chunks += 1
+            else:
+                return
+        except sqlite3.DatabaseError as error:
+            _raise_unless_damaged(error)
+        raise DamagedFileError(f"The file with its keys in the backup is damaged: piece {n_chunks} cannot be used.")
 
-    def remove_attached_files(self) -> None:
-        """Delete all attached files."""
-        self._database.execute("DELETE FROM key_files")
+    def remove_attached_files(self, detectors: Iterable[int]) -> None:
+        """Delete all attached files except those of some detectors."""
+        kept = list(detectors)
+        marks = ", ".join("?" for _ in kept)
+        self._database.execute(f"DELETE FROM key_files WHERE detector NOT IN ({marks})", kept)  # noqa: S608 (only marks)
         self._free_pages()
 
     def close(self) -> None:
@@ -188,7 +204,7 @@ class Store:
     def remove_detector(self, detector: int) -> None:
         """Delete a detector and all its data."""
         self._database.execute("DELETE FROM detectors WHERE id = ?", (detector,))
-        for table in ("entries", "versions", "snapshots", "answers", "damaged", "latest_rows"):
+        for table in ("entries", "versions", "snapshots", "answers", "damaged", "latest_rows", "key_files"):
             self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
         self.events.remove_detector(detector)
         self._free_pages()

@@ -101,6 +101,14 @@ async def read_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[N
 
 
 @asynccontextmanager
+async def key_slot(request: Request, handle: DetectorHandle, n_keys: int = 1) -> AsyncIterator[None]:
+    """Wait for the slot to copy detectors of keys, one request at a time, and reserve the memory for so many copies."""
+    async with read_slot(request, handle):
+        with request.app.state.memory.reserved(n_keys * handle.worker.summary.copy_bytes):
+            yield
+
+
+@asynccontextmanager
 async def create_slot(request: Request) -> AsyncIterator[None]:
     """Wait for the slot to create or restore a detector, without occupying a thread, if the client still waits."""
     async with request.app.state.create_limit.slot():

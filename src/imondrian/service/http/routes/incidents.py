@@ -9,7 +9,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from imondrian.service.http import schemas
-from imondrian.service.http.incident_queries import all_incidents, incidents_of
+from imondrian.service.http.incident_queries import incidents_of
 from imondrian.service.http.listeners import Listeners
 from imondrian.service.http.routes.common import Name, handle_of, large_response, problems, registry_of
 from imondrian.service.limits import Limits
@@ -19,20 +19,33 @@ _EVENT_STREAM = "text/event-stream"
 _EVENT_ID = "^[0-9]{0,15}$"  # of ASCII digits; an empty header is the same as none
 
 
+_MAX_INCIDENTS = Limits().incidents
+_Limit = Annotated[int, Query(ge=1, le=_MAX_INCIDENTS, description="Maximum number of incidents.")]
+_Open = Annotated[bool, Query(description="Only incidents that are open.")]
+
+
 @router.get("/detectors/{name}/incidents", response_model=schemas.Incidents, responses=problems(404, 422, 503))
-async def of_detector(request: Request, name: Name) -> Response:
-    """Return the latest incidents of a detector: up to 64 of anomalies and 64 of missing data; open ones first."""
-    return await large_response(request, partial(incidents_of, handle_of(request, name)))
+async def of_detector(
+    request: Request,
+    name: Name,
+    limit: _Limit = _MAX_INCIDENTS,
+    open: _Open = False,  # noqa: A002, FBT002
+) -> Response:
+    """Return the latest incidents of a detector: up to 64 of anomalies and 64 of missing data; open ones first.
+
+    With a key, all open ones and up to 256 closed ones are found.
+    """
+    return await large_response(request, partial(incidents_of, [handle_of(request, name)], limit, only_open=open))
 
 
 @router.get("/incidents", response_model=schemas.Incidents, responses=problems(422, 503))
 async def of_all(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=Limits().incidents, description="Maximum number of incidents.")] = 100,
-    open: Annotated[bool, Query(description="Only incidents that are open.")] = False,  # noqa: A002, FBT002
+    limit: _Limit = 100,
+    open: _Open = False,  # noqa: A002, FBT002
 ) -> Response:
     """Return the incidents of all detectors: open ones first, then the latest."""
-    return await large_response(request, partial(all_incidents, registry_of(request), limit, only_open=open))
+    return await large_response(request, partial(incidents_of, registry_of(request).all(), limit, only_open=open))
 
 
 @router.get(

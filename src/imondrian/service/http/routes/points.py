@@ -1,9 +1,11 @@
 """Routes for points: learn, forget, score and explain them; and the latest rows."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from imondrian.service.changes.journal import FORGET, entry_of_points
 from imondrian.service.changes.keyed_rows import MAX_KEY_LENGTH, KeyedRows
@@ -12,11 +14,14 @@ from imondrian.service.detectors.registry import DetectorHandle
 from imondrian.service.http import schemas
 from imondrian.service.http.bodies import rows_of
 from imondrian.service.http.keyed_queries import (
+    KeyedExplainer,
+    KeyedScorer,
     check_number_of_keys,
+    detectors_of,
     explanation_of_keyed_row,
-    keyed_explanations_of,
+    key_blocks,
     keyed_history_of,
-    keyed_scores_of,
+    keyed_row_of,
     needed_key,
     refuse_key,
 )
@@ -33,13 +38,16 @@ from imondrian.service.http.routes.common import (
     copy_slot,
     handle_of,
     json_response,
+    key_slot,
     large_response,
     parse_body,
     problems,
+    raise_if_disconnected,
     read_slot,
     registry_of,
 )
 from imondrian.service.limits import COPIES_OF_POINTS, PER_SCORED_ROW, Retention
+from imondrian.stream.detector import StreamDetector
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
 history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
@@ -122,8 +130,9 @@ async def score(request: Request, name: Name) -> Response:
     handle = handle_of(request, name)
     rows = await _rows(request, handle, _max_points(request))
     if isinstance(rows, KeyedRows):
-        async with copy_slot(request, handle):
-            return await json_response(partial(keyed_scores_of, handle, rows, registry_of(request).limits))
+        scorer = KeyedScorer(rows)
+        await _read_keys(request, handle, rows, scorer)
+        return await large_response(request, scorer.response)
     async with (copy_slot if len(rows.points) > MAX_POINTS_ON_SHARED_COPY else read_slot)(request, handle):
         return await json_response(partial(scores_of, handle, rows))
 
@@ -141,13 +150,36 @@ async def explain(request: Request, name: Name) -> Response:
     max_points = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))
     rows = await _rows(request, handle, max_points)
     if isinstance(rows, KeyedRows):
-        async with copy_slot(request, handle):
-            return await large_response(request, partial(keyed_explanations_of, handle, rows, limits))
+        explainer = KeyedExplainer(rows, handle.record.configuration["features"])
+        await _read_keys(request, handle, rows, explainer)
+        return await large_response(request, explainer.response)
     make = partial(explanations_of, handle, rows)
     if len(rows.points) <= MAX_POINTS_ON_SHARED_COPY:
         return await large_response(request, make, read_slot(request, handle))
     async with copy_slot(request, handle):
         return await large_response(request, make)
+
+
+async def _read_keys(
+    request: Request, handle: DetectorHandle, rows: KeyedRows, reader: KeyedScorer | KeyedExplainer
+) -> None:
+    """Pass the detectors of the keys of points to a reader, a few at a time.
+
+    While the detector saves a snapshot, its keys cannot be read. The request then waits without one of the slots that
+    reads of all detectors share, and only one request of each detector occupies a thread.
+    """
+
+    def read(detectors: list[StreamDetector], positions: Iterable[list[int]]) -> None:
+        for detector, found in zip(detectors, positions, strict=True):
+            reader.add(detector, found)
+
+    blocks = key_blocks(handle, rows, registry_of(request).limits)
+    async with key_slot(request, handle, max(map(len, blocks), default=0)):
+        for block in blocks:
+            await raise_if_disconnected(request)
+            detectors = await run_in_threadpool(detectors_of, handle, block)
+            async with request.app.state.copy_limit.slot():
+                await run_in_threadpool(read, detectors, block.values())
 
 
 _MAX_INDEX = 2**53
@@ -181,7 +213,10 @@ async def row(
     """Explain the score of one of the latest rows."""
     handle = handle_of(request, name)
     needed_key(handle, key)
-    async with copy_slot(request, handle):
-        if key is not None:
-            return await json_response(partial(explanation_of_keyed_row, registry_of(request), handle, key, index))
-        return await json_response(partial(explanation_of_row, handle, index))
+    if key is None:
+        async with copy_slot(request, handle):
+            return await json_response(partial(explanation_of_row, handle, index))
+    async with key_slot(request, handle):
+        found = await run_in_threadpool(keyed_row_of, registry_of(request), handle, key, index)
+        async with request.app.state.copy_limit.slot():
+            return await json_response(partial(explanation_of_keyed_row, handle, found))
