@@ -229,6 +229,13 @@ def test_names_come_back_as_they_were(folder):
     assert detect(folder, "names.csv", "--features", "a (2)")["features"] == ["a (2)"]
 
 
+def test_a_quote_that_is_not_closed_is_an_error_in_one_line(folder):
+    rows = [f"{i % 7},ok" for i in range(1000)]
+    rows[10] = '3,"5 inch'
+    folder.write("unclosed.csv", "load,comment\n" + "\n".join(rows) + "\n")
+    assert "row 11 has a field whose opening quote is not closed" in folder.fails("detect", "unclosed.csv")
+
+
 def test_quoted_newlines_and_one_category_are_read(folder):
     rows = [f'"first\nsecond {i}",same,{i * i % 97}' for i in range(60)]
     folder.write("newlines.csv", "\n".join(["note,kind,a", *rows]))

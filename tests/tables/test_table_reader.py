@@ -82,7 +82,7 @@ def test_a_file_name_is_not_a_glob_pattern(tmp_path):
 
 def test_an_unclosed_quote_does_not_fill_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(text_parsing, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(text_parsing, "_MAX_RECORD_BYTES", 2000)
+    monkeypatch.setattr(text_parsing, "MAX_RECORD_BYTES", 2000)
     path = written(tmp_path, 'a,b\n1,5" pipe\n' + "2,3\n" * 5000)
     batches = list(Table(path).batches())
     assert sum(batch.frame.height for batch in batches) == 5001

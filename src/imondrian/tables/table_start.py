@@ -5,7 +5,7 @@ import io
 from collections import Counter
 from typing import NamedTuple
 
-from imondrian.base.errors import InvalidInputError
+from imondrian.tables.csv_records import long_fields
 from imondrian.tables.formats import SEPARATORS
 
 MAX_RECORDS = 50  # examined at the start of a table
@@ -20,19 +20,18 @@ class TableStart(NamedTuple):
     labels: list[str]  # the cells of the header
 
 
-def find_start(records: list[str], separator: str | None, *, find_titles: bool = True) -> TableStart:
+def find_start(records: list[str], separator: str, *, find_titles: bool = True) -> TableStart:
     """Return where a table starts, given its first records as text.
 
     Parameters
     ----------
     records : list of str
         The first records, at least one.
-    separator : str or None
-        The separator; None: the one that divides most records into the same number of fields.
+    separator : str
+        The separator of fields.
     find_titles : bool
         False: the first record is the header.
     """
-    separator = separator or guess_separator(records)
     rows = [fields_of(record, separator) for record in records[: MAX_RECORDS if find_titles else 1]]
     n_titles = count_titles(rows) if find_titles else 0
     return TableStart(separator, n_titles, rows[n_titles])
@@ -74,17 +73,9 @@ def count_titles(rows: list[list[str]]) -> int:
 
 
 def fields_of(record: str, separator: str) -> list[str]:
-    """Split a record into its fields.
-
-    Raises
-    ------
-    InvalidInputError
-        If a field is too long for CSV.
-    """
-    try:
+    """Split a record into its fields."""
+    with long_fields():
         return next(csv.reader(io.StringIO(record, newline=""), delimiter=separator), [])
-    except csv.Error as error:
-        raise InvalidInputError(f"the first lines are not CSV: {error}.") from None
 
 
 def _n_filled(row: list[str]) -> int:

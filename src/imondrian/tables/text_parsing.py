@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,13 +14,15 @@ import polars as pl
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables.checked_json import decode_json
 from imondrian.tables.column_labels import labels_that_differ, unique_names
+from imondrian.tables.csv_records import CsvBlock, RecordCutter, first_records, long_fields, without_blank_lines
 from imondrian.tables.encodings import check_not_binary
-from imondrian.tables.formats import without_byte_order_mark
-from imondrian.tables.table_start import MAX_RECORDS, TableStart, find_start
+from imondrian.tables.formats import SEPARATORS, without_byte_order_mark
+from imondrian.tables.table_start import MAX_RECORDS, TableStart, find_start, guess_separator
 
 BLOCK_BYTES = 2**23  # parsed at once
-_MAX_RECORD_BYTES = 2**24
-_BLANK_LINES = re.compile(rb"(?<=\n)(?:\r?\n)+")
+MAX_RECORD_BYTES = 2**26  # read before a record is refused
+_MAX_RECORD = "64 MiB"
+_START_BYTES = 2**23  # examined at most to find the separator
 
 
 @dataclass
@@ -44,6 +45,13 @@ class TextSource(NamedTuple):
     skip_lines: int | None = None  # before the header; None: title lines are recognised
 
 
+class _Piece(NamedTuple):
+    """Some of the text of a table; it can end anywhere."""
+
+    text: bytes
+    is_last: bool
+
+
 class _Columns(NamedTuple):
     """How to split the records of CSV, and the unique names of the columns."""
 
@@ -55,16 +63,25 @@ class _Columns(NamedTuple):
 
 
 def read_csv(text: TextSource) -> Iterator[pl.DataFrame]:
-    """Yield the rows of CSV block by block."""
-    blocks = _blocks(text, _end_of_last_record)
-    start = _without_lines(next(blocks, b""), text.skip_lines or 0)
-    columns, end = _read_header(text, start)
+    """Yield the rows of CSV block by block: those that Python's csv module reads, without blank lines."""
+    separator, pieces = _find_separator(text, _without_lines(_pieces(text), text.skip_lines or 0))
+    cutter = RecordCutter(separator)
+    columns: _Columns | None = None
     n_rows = 0
-    for block in chain([start[end:]], blocks):
-        if rows := _without_blank_lines(block):
-            frame = _parse_csv(text, columns, rows, n_rows)
+    for piece in pieces:
+        block = cutter.cut(piece.text)
+        if piece.is_last and not cutter.is_in_quotes:
+            rest = cutter.rest()
+            block = CsvBlock(block.text + rest.text, block.is_regular and rest.is_regular)
+        if columns is None:
+            columns, end = _read_header(text, separator, block.text)
+            block = CsvBlock(block.text[end:], block.is_regular)
+        if columns is not None and block.text.lstrip(b"\r\n"):
+            frame = _parse_csv(text, columns, block, n_rows)
             n_rows += frame.height
             yield frame
+        has_rows = columns is not None or not text.has_header
+        _check_pending(text, cutter, f"row {n_rows + 1}" if has_rows else "the header", is_last=piece.is_last)
 
 
 def note_start(facts: ReadingFacts, start: TableStart, *, has_header: bool) -> list[str]:
@@ -78,40 +95,56 @@ def note_start(facts: ReadingFacts, start: TableStart, *, has_header: bool) -> l
     return names
 
 
-def _without_lines(block: bytes, n_lines: int) -> bytes:
-    """Return a block without its first lines."""
-    position = 0
-    for _ in range(n_lines):
-        end = block.find(b"\n", position)
-        position = len(block) if end < 0 else end + 1
-    return block[position:]
+def _without_lines(pieces: Iterator[_Piece], n_lines: int) -> Iterator[_Piece]:
+    """Remove the first lines."""
+    for piece in pieces:
+        position = 0
+        while n_lines and position < len(piece.text):
+            end = piece.text.find(b"\n", position)
+            position = len(piece.text) if end < 0 else end + 1
+            n_lines -= end >= 0
+        yield _Piece(piece.text[position:], piece.is_last)
 
 
-def _read_header(text: TextSource, block: bytes) -> tuple[_Columns, int]:
-    """Return the columns of a table, and the position in its first block at which its rows start."""
-    ends = _ends_of_records(block)
+def _find_separator(text: TextSource, pieces: Iterator[_Piece]) -> tuple[str, Iterator[_Piece]]:
+    """Return the separator, recognised by the first records unless it is given; and all pieces."""
+    if text.separator is not None:
+        return text.separator, pieces
+    separators = "".join(SEPARATORS)
+    start = next(pieces)
+    while not (ends := first_records(start.text, separators, MAX_RECORDS, is_complete=start.is_last)):
+        if start.is_last or len(start.text) >= _START_BYTES:
+            ends = first_records(start.text, separators, MAX_RECORDS, is_complete=True)
+            break
+        piece = next(pieces)
+        start = _Piece(start.text + piece.text, piece.is_last)
+    records = [_decode_start(text, start.text[first:end]) for first, end in ends]
+    separator = guess_separator(records) if records else SEPARATORS[0]
+    return separator, chain([start], pieces)
+
+
+def _read_header(text: TextSource, separator: str, block: bytes) -> tuple[_Columns | None, int]:
+    """Return the columns of a table, and the position in its first block at which its rows start.
+
+    The columns are None if all lines of the block are blank.
+    """
+    ends = first_records(block, separator, MAX_RECORDS, is_complete=True)
     if not ends:
-        return _Columns(text.separator or ",", [""]), len(block)
+        return None, len(block)
     records = [_decode_start(text, block[first:end]) for first, end in ends]
     find_titles = text.has_header and text.skip_lines is None
-    try:
-        start = find_start(records, text.separator, find_titles=find_titles)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{text.name}: {error}") from None
+    start = find_start(records, separator, find_titles=find_titles)
     names = note_start(text.facts, start, has_header=text.has_header)
-    return _Columns(start.separator, names), ends[start.n_titles][1] + 1 if text.has_header else 0
+    return _Columns(separator, names), ends[start.n_titles][1] + 1 if text.has_header else 0
 
 
-def _ends_of_records(block: bytes) -> list[tuple[int, int]]:
-    """Return the positions of the first records that are not blank: of their first byte, and of their line end."""
-    ends: list[tuple[int, int]] = []
-    first = 0
-    while first < len(block) and len(ends) < MAX_RECORDS:
-        end = _end_of_first_record(block, first)
-        if block[first:end].strip():
-            ends.append((first, end))
-        first = end + 1
-    return ends
+def _check_pending(text: TextSource, cutter: RecordCutter, record: str, *, is_last: bool) -> None:
+    """Raise an error that names a record if it is too long, or if the text ends inside its quotes."""
+    if cutter.is_in_quotes and (is_last or cutter.n_pending > MAX_RECORD_BYTES):
+        limit = "before the end" if is_last else f"within {_MAX_RECORD}"
+        raise InvalidInputError(f"{text.name}: {record} has a field whose opening quote is not closed {limit}.")
+    if cutter.n_pending > MAX_RECORD_BYTES:
+        raise InvalidInputError(f"{text.name}: {record} is longer than {_MAX_RECORD}.")
 
 
 def _decode_start(text: TextSource, record: bytes) -> str:
@@ -122,49 +155,45 @@ def _decode_start(text: TextSource, record: bytes) -> str:
         raise InvalidInputError(f"{text.name}: the first lines are not UTF-8 text: choose an --encoding.") from None
 
 
-def _without_blank_lines(block: bytes) -> bytes:
-    """Remove blank lines outside of quotes: they are not rows."""
-    if b"\n\n" not in block and b"\n\r\n" not in block:
-        return block.lstrip(b"\r\n")
-    parts = block.split(b'"')
-    parts[::2] = [_BLANK_LINES.sub(b"", part) for part in parts[::2]]
-    return b'"'.join(parts).lstrip(b"\r\n")
-
-
-def _parse_csv(text: TextSource, columns: _Columns, block: bytes, n_rows: int) -> pl.DataFrame:
-    """Parse a block with polars; if that fails, parse it with Python, whose errors name the row."""
+def _parse_csv(text: TextSource, columns: _Columns, block: CsvBlock, n_rows: int) -> pl.DataFrame:
+    """Parse a block with polars if it is regular; if not, or if that fails, with Python, whose errors name the row."""
+    if not block.is_regular:
+        return _parse_by_record(text, columns, block.text, n_rows)
     header = columns.separator.join(f"c{j}" for j in range(len(columns.names)))
+    rows = io.BytesIO(f"{header}\n".encode() + without_blank_lines(block.text))
     try:
-        frame = pl.read_csv(io.BytesIO(f"{header}\n".encode() + block), separator=columns.separator, infer_schema=False)
+        frame = pl.read_csv(rows, separator=columns.separator, infer_schema=False)
     except pl.exceptions.PolarsError:
-        return _parse_by_record(text, columns, block, n_rows)
+        return _parse_by_record(text, columns, block.text, n_rows)
     frame.columns = columns.names
     return frame
 
 
 def _parse_by_record(text: TextSource, columns: _Columns, block: bytes, n_rows: int) -> pl.DataFrame:
     """Parse record by record: a quote inside an unquoted field is an ordinary character."""
-    try:
-        lines = block.decode()
-    except UnicodeDecodeError as error:
-        check_not_binary(block, text.name)
-        near = n_rows + 1 + block.count(b"\n", 0, error.start)
-        raise InvalidInputError(f"{text.name}: near row {near}: not UTF-8 text: choose an --encoding.") from None
     width = len(columns.names)
-    rows: list[list[Any]] = list(_records(text, columns.separator, lines, n_rows))
-    for i, row in enumerate(rows, start=n_rows + 1):
-        if any(row[width:]):  # empty fields at the end of a line are harmless
-            hint = " (--skip-lines N skips lines before the header)" if i == 1 else ""
-            raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but the header has {width}{hint}.")
-    full = [row[:width] + [None] * (width - len(row)) for row in rows]
-    return pl.DataFrame(full, schema=dict.fromkeys(columns.names, pl.String), orient="row")
-
-
-def _records(text: TextSource, separator: str, lines: str, n_rows: int) -> Iterator[list[str]]:
+    rows: list[list[str | None]] = []
     try:
-        yield from csv.reader(io.StringIO(lines, newline=""), delimiter=separator)
-    except csv.Error as error:
-        raise InvalidInputError(f"{text.name}: after row {n_rows}: {error}.") from None
+        with long_fields():
+            for row in _records(block, columns.separator):
+                _check_width(text, row, width, n_rows + len(rows) + 1)
+                rows.append([*row[:width], *[None] * (width - len(row))])
+    except UnicodeDecodeError:
+        check_not_binary(block, text.name)
+        near = n_rows + len(rows) + 1
+        raise InvalidInputError(f"{text.name}: near row {near}: not UTF-8 text: choose an --encoding.") from None
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns.names, pl.String), orient="row")
+
+
+def _records(block: bytes, separator: str) -> Iterator[list[str]]:
+    """Return the fields of each record; blank lines are not records."""
+    return filter(None, csv.reader(map(bytes.decode, block.splitlines(keepends=True)), delimiter=separator))
+
+
+def _check_width(text: TextSource, row: list[str], width: int, i: int) -> None:
+    if any(row[width:]):  # empty fields at the end of a line are harmless
+        hint = " (--skip-lines N skips lines before the header)" if i == 1 else ""
+        raise InvalidInputError(f"{text.name}: row {i} has {len(row)} fields, but the header has {width}{hint}.")
 
 
 # -- NDJSON -------------------------------------------------------------------------------------------------------
@@ -172,11 +201,9 @@ def _records(text: TextSource, separator: str, lines: str, n_rows: int) -> Itera
 
 def read_ndjson(text: TextSource) -> Iterator[pl.DataFrame]:
     """Yield the rows of NDJSON block by block; each line is an object."""
-    n_lines = 0
-    for block in _blocks(text, _end_of_last_line):
+    for n_lines, block in _blocks_of_lines(text):
         if block.strip():
             yield _parse_ndjson(text, block, n_lines)
-        n_lines += block.count(b"\n")
 
 
 def _parse_ndjson(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
@@ -222,44 +249,29 @@ def _as_column(name: str, values: list[Any]) -> pl.Series:
 # -- blocks -------------------------------------------------------------------------------------------------------
 
 
-def _blocks(text: TextSource, end_of: Callable[[bytes], int]) -> Iterator[bytes]:
-    """Read blocks of complete records."""
-    rest = without_byte_order_mark(text.read(BLOCK_BYTES)).lstrip(b"\r\n")
-    while more := text.read(BLOCK_BYTES):
-        end = end_of(rest)
-        if end < 0 and len(rest) > _MAX_RECORD_BYTES:
-            end = _end_of_last_line(rest)  # no field is that long: a quote must be an ordinary character
-        if end >= 0:
-            yield rest[: end + 1]
-        rest = rest[end + 1 :] + more
-    if rest:
-        yield rest
+def _pieces(text: TextSource) -> Iterator[_Piece]:
+    """Read pieces of text that end anywhere; there is at least one."""
+    piece = without_byte_order_mark(text.read(BLOCK_BYTES)).lstrip(b"\r\n")
+    while following := text.read(BLOCK_BYTES):
+        yield _Piece(piece, is_last=False)
+        piece = following
+    yield _Piece(piece, is_last=True)
 
 
-def _end_of_last_line(block: bytes) -> int:
-    return block.rfind(b"\n")
-
-
-def _end_of_last_record(block: bytes) -> int:
-    """Return the position of the last line end outside of quotes, or -1."""
-    position = block.rfind(b"\n")
-    n_quotes = block.count(b'"', 0, position) if position >= 0 else 0
-    while position >= 0 and n_quotes % 2 == 1:
-        before = block.rfind(b"\n", 0, position)
-        n_quotes -= block.count(b'"', max(before, 0), position)
-        position = before
-    return position
-
-
-def _end_of_first_record(block: bytes, start: int = 0) -> int:
-    """Return the position of the first line end outside of quotes; if there is none, of the first line end."""
-    first = position = block.find(b"\n", start)
-    n_quotes = block.count(b'"', start, max(position, start))
-    while position >= 0 and n_quotes % 2 == 1:
-        after = block.find(b"\n", position + 1)
-        n_quotes += block.count(b'"', position, max(after, position))
-        position = after
-    return position if position >= 0 else first if first >= 0 else len(block)
+def _blocks_of_lines(text: TextSource) -> Iterator[tuple[int, bytes]]:
+    """Yield blocks of complete lines, each after the number of lines before it."""
+    n_lines = 0
+    pending: list[bytes] = []  # parts of a line without its end
+    for piece in _pieces(text):
+        end = len(piece.text) if piece.is_last else piece.text.rfind(b"\n") + 1
+        if end > 0:
+            block = b"".join([*pending, piece.text[:end]])
+            yield n_lines, block
+            n_lines += block.count(b"\n")
+            pending = []
+        pending.append(piece.text[end:])
+        if sum(map(len, pending)) > MAX_RECORD_BYTES:
+            raise InvalidInputError(f"{text.name}: line {n_lines + 1} is longer than {_MAX_RECORD}.")
 
 
 def first_line(error: Exception) -> str:
