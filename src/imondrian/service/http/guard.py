@@ -102,7 +102,7 @@ class Guard:
         scope["state"] = {**scope.get("state", {}), "is_trusted": is_trusted}
         if not is_trusted and not _is_public(scope["path"]):
             return JSONResponse({"detail": "A token is required."}, 401, {"WWW-Authenticate": "Bearer"})
-        if not (_is_utf8(scope.get("raw_path", b"")) and _is_utf8(scope["query_string"])):
+        if not (_is_utf8(scope.get("raw_path", b"")) and _is_utf8(scope.get("query_string", b""))):
             return JSONResponse({"detail": "The percent-encoded characters of the URL must be UTF-8."}, 422)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > _MAX_DIGITS or int(length) > max_bytes:
