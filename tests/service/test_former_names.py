@@ -12,7 +12,7 @@ from imondrian.model_files import from_bytes, to_bytes
 from imondrian.models import storage
 from imondrian.service.changes.configuration import DEFAULTS, new_detector
 from imondrian.service.changes.journal import POINTS
-from imondrian.service.changes.row_labels import without_labels
+from imondrian.service.changes.row_labels import split_pair
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.detectors.uploads import check_model, configuration_in
 from imondrian.service.errors import ConflictError
@@ -134,7 +134,7 @@ def former_file(content, threshold):
 
 def former_rows(history):
     """Return a history in the format without surprise."""
-    table, labels = without_labels(history.removeprefix(b"surprise"))
+    table, labels = split_pair(history.removeprefix(b"surprise"))
     assert labels == b""
     rows = np.frombuffer(table).reshape(-1, 9)
     return np.delete(rows, [5, 6], axis=1).tobytes()
