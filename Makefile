@@ -28,9 +28,10 @@ test: $(VENV)/.dev
 # River is left out, because its lowest version needs newer versions of numpy and numba, and so is one check of
 # scikit-learn 1.6, which subtracts a mean from integers.
 LOWEST := .venv-lowest
-LOWEST_EXTRAS := experiments onnx pyod serve
-LOWEST_TESTS := tests/engine tests/tables tests/plots tests/report tests/cli tests/service $(filter-out tests/test_river.py \
-	tests/test_public_api.py tests/test_benchmarks.py tests/test_soak.py tests/test_series_benchmark.py tests/test_examples.py tests/test_site.py,$(wildcard tests/test_*.py))
+LOWEST_EXTRAS := experiments onnx pyod serve spark
+LOWEST_TESTS := tests/engine tests/fleet tests/tables tests/plots tests/report tests/cli tests/service $(filter-out tests/test_river.py \
+	tests/test_public_api.py tests/test_benchmarks.py tests/test_soak.py tests/test_series_benchmark.py tests/test_examples.py tests/test_site.py \
+	tests/test_paper_to_code.py,$(wildcard tests/test_*.py))
 
 test-lowest: $(LOWEST)/.installed
 	NUMBA_CACHE_DIR=$(abspath $(LOWEST))/kernels $(LOWEST)/bin/python -m pytest -n $(JOBS) --dist worksteal -W default \

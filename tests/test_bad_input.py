@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from imondrian import IsolationMondrianForest, MondrianForest
 from imondrian.forest.inputs import number_of_text
 from imondrian.pyod import IMForest
-from imondrian.river import IsolationMondrianForest as RiverForest
+from tests.optional_models import new_river_forest
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -41,7 +41,7 @@ class PyOD:
 class River:
     @staticmethod
     def fitted(table):
-        model = RiverForest(n_trees=5, seed=0)
+        model = new_river_forest(n_trees=5, seed=0)
         for values in table:
             model.learn_one(dict(enumerate(values)))
         return model
@@ -174,7 +174,7 @@ def test_bad_parameters_are_named_when_fitting(parameters, message):
 )
 def test_bad_parameters_are_named_by_river(parameters, message):
     with pytest.raises(ValueError, match=message):
-        RiverForest(**parameters)
+        new_river_forest(**parameters)
 
 
 @given(st.floats(0.0, allow_infinity=False))

@@ -24,9 +24,9 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.cli.app import app
 from imondrian.cli.options import DetectorOptions, ForestOptions
 from imondrian.pyod import IMForest
-from imondrian.river import IsolationMondrianForest as RiverForest
 from imondrian.service.changes.configuration import DEFAULTS
 from imondrian.service.http.schemas import Configuration
+from tests.optional_models import river_class
 
 SIZES = {"n_trees": defaults.N_TREES, "max_samples": defaults.MAX_SAMPLES}
 STREAM = {**SIZES, "window": defaults.WINDOW, "shingle": defaults.SHINGLE, "seed": defaults.SEED}
@@ -61,7 +61,7 @@ def test_defaults_of_classes():
     assert STREAM.items() <= StreamDetector(1).parameters.items()
     assert_has(IsolationMondrianForest, {"n_estimators": 100, **FROM_PRESET, "contamination": "preset"})
     assert_has(IMForest, {"n_estimators": 100, **FROM_PRESET, "contamination": 0.1})
-    assert_has(RiverForest, {**SIZES, **FROM_PRESET})
+    assert_has(river_class(), {**SIZES, **FROM_PRESET})
     assert_has(StreamingThreshold, {"rule": 0.001, "half_life": 1024})
 
 

@@ -20,9 +20,9 @@ from imondrian.forest.samplers.sampler import Updates
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.models.fitted_model import threshold_of_held_points
 from imondrian.pyod import IMForest
-from imondrian.river import IsolationMondrianForest as RiverForest
 from tests import interruptions
 from tests.interruptions import InterruptAt, InterruptError
+from tests.optional_models import new_river_forest
 
 X = np.random.default_rng(3).normal(size=(12_000, 3))
 GAPS = np.where(np.random.default_rng(4).random(X.shape) < 0.3, np.nan, X)
@@ -598,7 +598,7 @@ def test_an_interrupted_fit_does_not_change_a_pyod_detector(monkeypatch):
 
 def test_a_river_model_knows_the_feature_names_of_an_interrupted_call_if_the_forest_has_got_them():
     def new():
-        model = RiverForest(n_trees=4, seed=0)
+        model = new_river_forest(n_trees=4, seed=0)
         model.learn_one({"b": 1.0})
         return model
 
@@ -631,7 +631,7 @@ def results_of(model):
 @pytest.mark.parametrize("row", FIRST_ROWS)
 def test_a_river_model_whose_first_call_was_interrupted_has_learned_the_row_or_is_new(row):
     def new():
-        return RiverForest(n_trees=4, seed=0)
+        return new_river_forest(n_trees=4, seed=0)
 
     def learn(model):
         model.learn_one(FIRST_ROWS[row])
@@ -651,7 +651,7 @@ def test_a_river_model_whose_first_call_was_interrupted_has_learned_the_row_or_i
 def test_a_river_model_whose_first_call_failed_is_new():
     """A call fails if the number of features is not that of the weights."""
     settings = {"n_trees": 4, "seed": 0, "scale": [1.0, 2.0, 3.0]}
-    expected, model = results_of(RiverForest(**settings)), RiverForest(**settings)
+    expected, model = results_of(new_river_forest(**settings)), new_river_forest(**settings)
     for row in FIRST_ROWS.values():
         with pytest.raises(imondrian.InvalidInputError, match="scale"):
             model.learn_one(row)

@@ -21,7 +21,7 @@ from imondrian.forest.scales import StandardScale
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.models.fitted_model import threshold_of_held_points
 from imondrian.pyod import IMForest
-from imondrian.river import IsolationMondrianForest as RiverForest
+from tests.optional_models import new_river_forest
 from tests.strategies import assert_sound
 
 X = np.random.default_rng(0).normal(size=(4_000, 3))
@@ -169,8 +169,7 @@ def test_an_estimator_can_predict_while_it_learns():
 
 
 def test_a_river_model_can_be_used_from_threads():
-    river = pytest.importorskip("imondrian.river")
-    model = river.IsolationMondrianForest(n_trees=8, max_samples=32, seed=1)
+    model = new_river_forest(n_trees=8, max_samples=32, seed=1)
     rows = [{"a": row[0], "b": row[1], **({"c": row[2]} if i > 300 else {})} for i, row in enumerate(X[:900])]
     in_threads(
         lambda: [model.learn_one(row) for row in rows],
@@ -278,7 +277,7 @@ def test_all_surprises_come_from_the_same_fit():
 
 
 def test_a_copy_of_a_river_model_is_consistent():
-    model, is_over = RiverForest(n_trees=3, seed=0), threading.Event()
+    model, is_over = new_river_forest(n_trees=3, seed=0), threading.Event()
     model.learn_one({"a0": 0.0})
 
     def learn():

@@ -14,14 +14,13 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.engine.nodes import CUT
 from imondrian.forest.inputs import as_owned_array
 from imondrian.model_files import to_bytes
+from tests.optional_models import new_river_forest
 
 X = np.random.default_rng(0).normal(size=(1_500, 10))
 
 
 def river_model():
-    from imondrian.river import IsolationMondrianForest as River  # noqa: PLC0415
-
-    model = River(n_trees=20, max_samples=64, seed=1)
+    model = new_river_forest(n_trees=20, max_samples=64, seed=1)
     for row in X[:100]:
         model.learn_one(dict(enumerate(row)))
     return model

@@ -18,6 +18,7 @@ from tests.service.serving import ThreadServer
 
 TIMEOUT = 20.0  # seconds to wait for something that should be quick
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+ANNOUNCES_CLOSE = tuple(map(int, uvicorn.__version__.split(".")[:2])) >= (0, 53)  # older ones only close a connection
 
 
 class Echo:
@@ -266,7 +267,7 @@ def test_the_number_of_pipelined_requests_is_limited(serve, echo):
         echo.release.set()
         response = received(connection)
     assert response.count(b"HTTP/1.1 200 ") == response.count(b"HTTP/1.1") == 5
-    assert response.count(b"connection: close") == 1
+    assert response.count(b"connection: close") == ANNOUNCES_CLOSE
     assert [path for path in echo.paths if path != "/health"] == ["/held", "/0", "/1", "/2", "/3"]
 
 
@@ -278,7 +279,7 @@ def test_a_request_is_answered_even_if_invalid_data_follows_it(serve, echo):
         echo.release.set()
         response = received(connection)
     assert response.startswith(b"HTTP/1.1 200 ")
-    assert b"connection: close" in response
+    assert response.count(b"connection: close") == ANNOUNCES_CLOSE
     assert response.endswith(b"0 /held")
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+schemathesis = pytest.importorskip("schemathesis", minversion="4", reason="schemathesis 4 is not installed")
 
 from hypothesis import settings  # noqa: E402
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance  # noqa: E402
