@@ -32,7 +32,7 @@ class Preset(NamedTuple):
     contamination: "Threshold"  # threshold of estimators; scikit-learn's checks require that some rows are flagged
     table_threshold: "Threshold"  # threshold for tables, on the command line and on Spark
     threshold: "Threshold"  # threshold on streams
-    auto: float  # the threshold that "auto" means
+    auto: float  # the threshold that "auto" means: a probability, but 0.5 means scores above 0.5 (see `stream_rule`)
     n_trees: int = N_TREES  # on streams, like the following
     max_samples: int | None = MAX_SAMPLES
     window: int = WINDOW

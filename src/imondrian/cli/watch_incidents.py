@@ -204,8 +204,8 @@ def stored_incidents(state: IncidentState) -> dict[str, Any]:
     """Return the state in types that JSON supports; categories that are long texts are left out."""
     return {
         "times": [[i, time] for i, time in state.times.items()],
-        "texts": [[feature, code, text] for (feature, code), text in state.texts.items() if is_time(text)],
-        "earlier": [[[j, text] for j, text in row.items() if is_time(text)] for row in state.earlier],
+        "texts": [[feature, code, text] for (feature, code), text in state.texts.items() if _is_text(text)],
+        "earlier": [[[j, text] for j, text in row.items() if _is_text(text)] for row in state.earlier],
     }
 
 

@@ -7,7 +7,11 @@ from imondrian.fleet.keys import Key
 
 
 class _Log(NamedTuple):
-    """Changed keys, with True for removed ones; replaced as a whole, so that an interruption leaves old or new."""
+    """Changed keys, with True for removed ones.
+
+    Only `record` changes a dictionary in place. The other methods replace the log as a whole, so that an interruption
+    leaves the old or the new one.
+    """
 
     reported: dict[Key, bool]  # in the last report, and not confirmed
     latest: dict[Key, bool]  # after the last report

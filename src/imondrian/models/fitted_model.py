@@ -303,9 +303,9 @@ def new_model(
 ) -> FittedModel:
     """Return a model whose forest is empty, with the medians and the indicators of these rows.
 
-    The rows are those of the first call to build or extend; `max_samples="auto"` or a share is computed from their
-    number. With "indicator", every column with a missing number among them gets an indicator. If the rows are only a
-    sample of those to learn, `with_gaps` says which columns have a missing number.
+    The rows are those of the first call to build or extend. If `max_samples` is a share, it is a share of their number.
+    With "indicator", every column with a missing number among them gets an indicator. If the rows are only a sample of
+    those to learn, `with_gaps` says which columns have a missing number.
     """
     parameters = _with_defaults(parameters)
     missing = checked_missing(parameters["missing"])

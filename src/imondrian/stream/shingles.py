@@ -79,7 +79,10 @@ class Shingle:
         self.last = last
 
     def preview(self, rows: Array, _times: Array | None = None) -> Array:
-        """Return the points of rows each of which might come next, without storing them; none if rows are missing."""
+        """Return the points of rows each of which might come next, without storing them.
+
+        There are none while `n_rows_needed` is above 0.
+        """
         if self.size == 1:
             return np.asarray(rows)
         return np.vstack([self._points_of(row[None]) for row in rows])

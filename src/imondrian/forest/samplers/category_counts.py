@@ -106,7 +106,7 @@ class CategoryCounts:
             call_without_dispatch(count_rows, self._table, X, leaving, self._max_entries)
 
     def uncounted_row(self, X: Array) -> int | None:
-        """Return the index of a row with a category that more rows of X have than points were counted, or None.
+        """Return the index of a row with a category that occurs more often in X than it was counted, or None.
 
         Such a row cannot be among the points counted. X has coded rows.
         """

@@ -51,7 +51,7 @@ class Reservoir:
         return self.n_points(trees) == 0
 
     def n_shown(self, trees: Trees) -> int:
-        """Return the number of points shown; a point that takes the place of a forgotten one is not counted again."""
+        """Return the number of points shown; a point that takes the place of a forgotten one does not increase it."""
         return int((trees.heads["n_points"] + trees.heads["n_owed"]).max())
 
     def n_bytes(self) -> int:

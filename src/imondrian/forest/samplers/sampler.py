@@ -112,7 +112,7 @@ class Sampler(Protocol):
     def n_shown(self, trees: Trees) -> int:
         """Return the number of points shown so far.
 
-        Without a window, a point that takes the place of a forgotten one is not counted again.
+        Without a window, a point that takes the place of a forgotten one does not increase this number.
         """
 
     def n_bytes(self) -> int:

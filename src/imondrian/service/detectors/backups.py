@@ -1,4 +1,4 @@
-"""The files of detectors with a key in a backup: they are part of its one file, and are restored from it."""
+"""Back up and restore the files of detectors with a key: a backup is a single file that contains them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -68,5 +68,5 @@ def restore_key_files(store: Store, files: KeyFiles) -> dict[int, DamagedFileErr
                 damaged[detector] = error
     if set(detectors) - set(damaged):
         with store.transaction():
-            store.remove_attached_files(damaged)
+            store.remove_attached_files_except(damaged)
     return damaged

@@ -143,7 +143,7 @@ class Store:
             _raise_unless_damaged(error)
         raise DamagedFileError(f"The file with its keys in the backup is damaged: piece {n_chunks} cannot be used.")
 
-    def remove_attached_files(self, detectors: Iterable[int]) -> None:
+    def remove_attached_files_except(self, detectors: Iterable[int]) -> None:
         """Delete all attached files except those of some detectors."""
         kept = list(detectors)
         marks = ", ".join("?" for _ in kept)
