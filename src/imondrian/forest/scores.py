@@ -242,7 +242,7 @@ def attributions(cache: ScoringCache, X: Array) -> Array:
     """Return the share of each coordinate in the isolation of each coded row, of shape (n_rows, 2, n_coordinates).
 
     The second axis is the side on which the row lies: above the other points (0), or below them (1). The shares of a
-    row sum to 1. If all points are equal, all coordinates have equal shares.
+    row sum to 1. If all points are equal to the row, or no tree holds two points, all coordinates have equal shares.
     """
     sums = np.zeros((X.shape[0], 2, X.shape[1]))
     tasks = [

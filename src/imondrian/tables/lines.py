@@ -79,7 +79,8 @@ class Lines:
     context : bytes, default=b""
         The last bytes before that position.
     reports_pauses : bool, default=False
-        Whether to yield a batch without lines each time that no complete line has arrived for half a second.
+        Whether to yield a batch without lines each time that nothing has arrived for half a second, or that only a part
+        of a line has arrived.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class KeyedApplier:
     silence : float, optional
         Seconds without points after which the detector is silent.
     generation : int, default=0
-        Larger after entries were lost: part of the ids of incidents.
+        Part of the ids of incidents; it increases when journal entries were lost, so that no id is used twice.
 
     Attributes
     ----------

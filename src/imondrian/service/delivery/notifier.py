@@ -90,6 +90,7 @@ class Channel:
         self._backoff, self._detector_backoffs = _Backoff(), dict[int, _Backoff]()
         self._failure = ""  # why the last attempt failed; empty if it succeeded
         self._delivery: Delivery | None = None
+        self._accepted = set[int]()  # events that the receiver has accepted, but that are still in the outbox
         self._is_closed, self._wake = False, threading.Event()
         self.counts: ReceiverCounts = writer.write(self._read_counts)
         self._n_given_up_before = self.counts.n_given_up
@@ -183,6 +184,9 @@ class Channel:
         return events
 
     def _send_or_give_up(self, event: StoredEvent) -> None:
+        if event.id in self._accepted:  # the disk was full
+            self._finish(event, is_sent=True)
+            return
         if time.time() - event.time > self._retention.notification_seconds:
             self._finish(event, is_sent=False)
             return
@@ -197,6 +201,7 @@ class Channel:
         if answer is not None and answer.is_success:
             self._backoff, self._failure = _Backoff(), ""
             self._detector_backoffs.pop(event.detector, None)
+            self._accepted.add(event.id)
             self._finish(event, is_sent=True)
         elif not self._is_closed:
             if answer is not None:
@@ -213,6 +218,7 @@ class Channel:
             return store.events.counts(self._receiver.key)
 
         self.counts = self._writer.write(finish)
+        self._accepted.discard(event.id)
 
     def _fail(self, event: StoredEvent, wait: float, *, concerns_all: bool) -> None:
         """Wait before the next attempt: for all events, or for those of the same detector."""

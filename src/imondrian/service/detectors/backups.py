@@ -5,8 +5,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from imondrian.base.errors import DamagedFileError
+from imondrian.base.errors import DamagedFileError, ImondrianError
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles
+from imondrian.service.errors import StorageError
 from imondrian.service.storage.store import AttachedFile, Store
 
 
@@ -52,21 +53,30 @@ def key_files(files: KeyFiles, used: Mapping[int, KeyFile], others: Sequence[int
     ]
 
 
-def restore_key_files(store: Store, files: KeyFiles) -> dict[int, DamagedFileError]:
+def restore_key_files(store: Store, files: KeyFiles) -> dict[int, ImondrianError]:
     """If the database is a restored backup, write the files in it to the folder, and delete them from the database.
 
-    If that is interrupted, the next start does it again. The damaged files of detectors stay in the database, and are
-    returned with their errors: a file in the folder, which may have another state, must not be used instead.
+    If that is interrupted, the next start does it again. Files that are damaged, or for which the disk has no space,
+    stay in the database, and are returned with their errors: a file in the folder, which may have another state, must
+    not be used instead.
     """
     known = {id_ for id_, _ in store.detectors()}
-    detectors, damaged = store.attached_files(), dict[int, DamagedFileError]()
+    detectors, failed = store.attached_files(), dict[int, ImondrianError]()
     for detector in detectors:
         try:
             files.restore(detector, store.attached_chunks(detector))
         except DamagedFileError as error:
             if detector in known:
-                damaged[detector] = error
-    if set(detectors) - set(damaged):
-        with store.transaction():
-            store.remove_attached_files_except(damaged)
-    return damaged
+                failed[detector] = error
+        except OSError as error:
+            failed[detector] = StorageError(
+                f"Its keys are in the restored backup, but could not be written to {files.path(detector)}:"
+                f" {error.strerror or error}."
+            )
+    if set(detectors) - set(failed):
+        try:
+            with store.transaction():
+                store.remove_attached_files_except(failed)
+        except StorageError as error:  # the next start would write the files again
+            return {detector: failed.get(detector, error) for detector in detectors}
+    return failed

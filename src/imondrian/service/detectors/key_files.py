@@ -59,11 +59,15 @@ class KeyFiles:
         part = self.path(detector).with_name(f"{self.path(detector).name}.part")
         part.unlink(missing_ok=True)
         make_private_file(part)
-        with part.open("wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with part.open("wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
         for suffix in ("-journal", "-spill"):  # of a former file
             self.path(detector).with_name(f"{self.path(detector).name}{suffix}").unlink(missing_ok=True)
         part.replace(self.path(detector))

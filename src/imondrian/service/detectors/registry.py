@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from imondrian.base.errors import ImondrianError
+from imondrian.base.errors import ImondrianError, StoreError
 from imondrian.service.capacity import RequestMemory
 from imondrian.service.changes.configuration import (
     checked_configuration,
@@ -107,7 +107,7 @@ class Registry:
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         try:
             use_receivers(store, receivers)
-            self._damaged_files = restore_key_files(store, self._files)  # of detectors that are set aside
+            self._unrestored_files = restore_key_files(store, self._files)  # of detectors that are set aside
             detectors = [id_ for id_, _ in store.detectors()]
             self._files.remove_others(detectors, is_damaged=bool(self.damage_reports))
             self._recover(store, report)
@@ -138,7 +138,7 @@ class Registry:
         return {detector: file for detector, file in files.items() if not file.is_closed}
 
     def _set_aside_ids(self) -> list[int]:
-        return [aside.id for aside in self._set_aside.copy().values() if aside.id not in self._damaged_files]
+        return [aside.id for aside in self._set_aside.copy().values() if aside.id not in self._unrestored_files]
 
     @property
     def n_set_aside(self) -> int:
@@ -283,8 +283,8 @@ class Registry:
             report(f"recovering detector {i} of {len(detectors)}, {name!r:.100}")
             with self._set_aside_on_error(id_, self._usable_name(id_, name, names)):
                 self._check_stored_name(name)
-                if id_ in self._damaged_files:
-                    raise self._damaged_files[id_]
+                if id_ in self._unrestored_files:
+                    raise self._unrestored_files[id_]
                 record, state, problems = recover(folder, id_, n_keyed)
                 n_keyed += is_keyed(record.configuration)
                 self.damage_reports += problems
@@ -368,11 +368,24 @@ class Registry:
         record = StoredDetector(id_, name, configuration, created)
         try:
             self._handles[name] = self._handle(record, self._initial_state(record, entries))
+        except StoreError:
+            self._undo_creation(record)
+            raise StorageError(
+                "The file for the keys of the detector could not be created: is the disk full?"
+            ) from None
         except BaseException:
-            self.writer.write(lambda store: store.remove_detector(id_))
-            self._files.remove(id_)
+            self._undo_creation(record)
             raise
         return self._handles[name]
+
+    def _undo_creation(self, record: StoredDetector) -> None:
+        """Remove a detector that could not be started; if the disk is too full even for that, set it aside."""
+        try:
+            self.writer.write(lambda store: store.remove_detector(record.id))
+        except StorageError as error:
+            reason = f"The detector could not be created, and must be removed: {error}"
+            self._set_aside[record.name] = _SetAside(record.id, reason)
+        self._files.remove(record.id)
 
     def _handle(
         self, record: StoredDetector, state: AppliedState, silences: tuple[Silence, ...] = ()

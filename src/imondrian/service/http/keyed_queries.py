@@ -242,7 +242,7 @@ def _latest_rows(registry: Registry, handle: DetectorHandle, key: str) -> list[L
     rows = handle.worker.keys.rows
     if key not in rows.summaries:
         raise NotFoundError(f"There is no key {key!r:.200}.")
-    found: list[LearnedRow] = registry.writer.write(lambda store: rows.rows(store, handle.record.id, key))
+    found: list[LearnedRow] = registry.writer.read(lambda store: rows.rows(store, handle.record.id, key))
     return found
 
 

@@ -17,6 +17,7 @@ Operation = Callable[[Store], Any]
 class _WriteJob(NamedTuple):
     operation: Operation
     done: Future[Any]
+    is_read: bool = False  # nothing is written
 
 
 _SNAPSHOTS_AT_ONCE = 1
@@ -50,15 +51,24 @@ class Writer:
         done: Future[Any] = Future()
         if on_done is not None:
             done.add_done_callback(on_done)
-        with self._lock:
-            if self._is_closed:
-                raise StorageError("The service is shutting down.")
-            self._queue.put(_WriteJob(operation, done))
+        self._enqueue(_WriteJob(operation, done))
         return done
 
     def write(self, operation: Operation) -> Any:
         """Queue an operation, wait for it, and return its result."""
         return self.submit(operation).result()
+
+    def read(self, operation: Operation) -> Any:
+        """Like `write`, for an operation that writes nothing: it works although the disk is full."""
+        done: Future[Any] = Future()
+        self._enqueue(_WriteJob(operation, done, is_read=True))
+        return done.result()
+
+    def _enqueue(self, job: _WriteJob) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise StorageError("The service is shutting down.")
+            self._queue.put(job)
 
     def retry(self) -> StorageError | None:
         """Try a large transaction if the last one failed; return the error, or None if it succeeds."""
@@ -95,14 +105,26 @@ class Writer:
         return batch, True
 
     def _commit(self, batch: list[_WriteJob]) -> None:
+        for job in batch:
+            if job.is_read:
+                self._read(job)
+        jobs = [job for job in batch if not job.is_read]
+        if not jobs:
+            return
         try:
             with self._store.transaction():
-                results = [job.operation(self._store) for job in batch]
+                results = [job.operation(self._store) for job in jobs]
         except Exception as error:  # noqa: BLE001 (every waiting thread must get an error)
             self.failure = error if isinstance(error, StorageError) else None
-            for job in batch:
+            for job in jobs:
                 job.done.set_exception(error)
             return
         self.failure = None
-        for job, result in zip(batch, results, strict=True):
+        for job, result in zip(jobs, results, strict=True):
             job.done.set_result(result)
+
+    def _read(self, job: _WriteJob) -> None:
+        try:
+            job.done.set_result(job.operation(self._store))
+        except Exception as error:  # noqa: BLE001 (the waiting thread must get an error)
+            job.done.set_exception(error)
