@@ -52,7 +52,7 @@ def test_a_detector_whose_file_cannot_be_created_leaves_its_name_usable(tmp_path
         with pytest.raises(NotRecoveredError, match="could not be created, and must be removed"):
             registry.create("hosts", HOSTS)
         registry.create("others", HOSTS)
-        registry.remove("hosts").result()
+        registry.remove("hosts")
     handle, is_new = registry.create("hosts", HOSTS)
     assert is_new
     assert len(learn(handle, *keyed_rows(n_rows=20))) == 20

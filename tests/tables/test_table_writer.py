@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -43,6 +44,14 @@ def test_lists_and_records_become_json_in_csv(tmp_path):
     with table_writer(str(tmp_path / "out.csv")) as write:
         write(frame)
     assert Table(str(tmp_path / "out.csv")).read_all().rows() == [("[1, 2]", '{"c": 1}'), (None, '{"c": 2}')]
+
+
+@pytest.mark.parametrize("extension", ["csv", "tsv"])
+def test_durations_become_text_in_csv(tmp_path, extension):
+    path = tmp_path / f"out.{extension}"
+    with table_writer(str(path)) as write:
+        write(pl.DataFrame({"d": [timedelta(hours=25), None, timedelta(seconds=1.5)], "x": [1, 2, 3]}))
+    assert Table(str(path)).read_all()["d"].to_list() == ["1 day, 1:00:00", None, "0:00:01.500000"]
 
 
 def test_a_late_column_raises_and_a_missing_one_is_empty(tmp_path):

@@ -112,8 +112,13 @@ class _Header:
 
 
 def _as_flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the frame with lists and structs as JSON text, since CSV has no nested values."""
+    """Return the frame with lists and structs as JSON text, and durations as text, since CSV has none of them."""
     frame = _with_hexadecimal_bytes(frame)
+    durations = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Duration)]
+    frame = frame.with_columns(
+        pl.Series(name, [None if value is None else str(value) for value in frame[name]], pl.String)
+        for name in durations
+    )
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested()]
     return frame.with_columns(pl.Series(name, [_as_json(value) for value in frame[name]], pl.String) for name in nested)
 
