@@ -1,5 +1,6 @@
 """Interrupt a call (as Ctrl+C does) at any line of chosen files."""
 
+import signal
 import sys
 from contextlib import nullcontext
 
@@ -52,6 +53,11 @@ def interrupted(new, call, files, n_lines=40):
             with pytest.raises(InterruptError), InterruptAt(n, files):
                 call(model)
             yield model
+
+
+def ignore_alarms():
+    """Ignore SIGALRM from now on; with the default handler, a signal that is still pending would be an error."""
+    signal.signal(signal.SIGALRM, lambda *_: None)
 
 
 def closed_afterwards(model):

@@ -21,7 +21,7 @@ from imondrian.model_files import from_bytes, to_bytes
 from imondrian.models.fitted_model import threshold_of_held_points
 from imondrian.pyod import IMForest
 from tests import interruptions
-from tests.interruptions import InterruptAt, InterruptError
+from tests.interruptions import InterruptAt, InterruptError, ignore_alarms
 from tests.optional_models import new_river_forest
 
 X = np.random.default_rng(3).normal(size=(12_000, 3))
@@ -316,7 +316,8 @@ def test_tasks_that_outlive_an_interrupted_call_are_not_disturbed_by_changes_of_
 
     blocks, buffer = X.reshape(-1, 1_000, 3), np.empty((1_000, 3))
     MondrianForest(16, n_jobs=2, **settings).build(X[:500]).extend(X[:500])
-    before, n_interrupted = signal.signal(signal.SIGALRM, interrupt), 0
+    n_interrupted = 0
+    signal.signal(signal.SIGALRM, interrupt)
     try:
         for i, verb in enumerate(["extend", "build"] * 8):
             forest = MondrianForest(16, n_jobs=2, **settings).build(X[:500])
@@ -335,7 +336,7 @@ def test_tasks_that_outlive_an_interrupted_call_are_not_disturbed_by_changes_of_
                 np.testing.assert_array_equal(forest.n_trees_holding(forest.points()), 16)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        ignore_alarms()
     assert n_interrupted > 0
 
 
@@ -364,7 +365,7 @@ def test_signals_at_random_moments_lose_no_rows(make, n_jobs):
     n_known = (lambda each: each.n_seen) if learn == "process_many" else (lambda each: each.n_points)
     getattr(reference, learn)(X)
     getattr(reference, learn)(X[:1_000])
-    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.signal(signal.SIGALRM, interrupt)
     try:
         for i in range(10):
             model = make(n_jobs)
@@ -381,7 +382,7 @@ def test_signals_at_random_moments_lose_no_rows(make, n_jobs):
             getattr(model, learn)(X[:1_000])
             assert to_bytes(model) == to_bytes(reference)
     finally:
-        signal.signal(signal.SIGALRM, before)
+        ignore_alarms()
     assert n_interrupted > 0
 
 
@@ -402,7 +403,7 @@ def test_an_interrupted_forget_raises_the_exception_of_the_signal_handler():
     began = time.perf_counter()
     forest.sampler._check_presence(forest.state()[0], wide)
     duration, n_interrupted = time.perf_counter() - began, 0
-    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.signal(signal.SIGALRM, interrupt)
     try:
         for delay in delays:
             try:
@@ -415,7 +416,7 @@ def test_an_interrupted_forget_raises_the_exception_of_the_signal_handler():
     finally:
         is_inside = False
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        ignore_alarms()
     assert n_interrupted > 0
 
 
@@ -428,7 +429,7 @@ def test_an_interrupted_wait_for_threads_changes_no_tree_twice():
 
     X = np.random.default_rng(0).normal(size=(12_000, 4))
     MondrianForest(16, n_jobs=2).extend(X)
-    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.signal(signal.SIGALRM, interrupt)
     n_interrupted = 0
     try:
         for i in range(6):
@@ -446,7 +447,7 @@ def test_an_interrupted_wait_for_threads_changes_no_tree_twice():
                 assert set(forest.state()[0].heads["n_points"].tolist()) == {forest.n_points}
                 np.testing.assert_array_equal(forest.score(X[:200]), reference.score(X[:200]))
     finally:
-        signal.signal(signal.SIGALRM, before)
+        ignore_alarms()
     assert n_interrupted > 0
 
 
@@ -465,13 +466,13 @@ def test_a_signal_handler_can_read_counts_and_gets_an_error_otherwise(n_jobs):
             except BusyError as error:
                 errors.append(error)
 
-    before = signal.signal(signal.SIGALRM, handle)
+    signal.signal(signal.SIGALRM, handle)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
         results = detector.process_many(X[500:])
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        ignore_alarms()
     assert seen
     assert len(errors) == 3 * len(seen)
     assert detector.n_seen == 20_000
@@ -501,7 +502,7 @@ def test_tasks_that_outlive_an_interrupted_wait_are_waited_for():
     def interrupt(*_):
         raise InterruptError
 
-    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # during the wait, and again during the wait that follows
         with pytest.raises(InterruptError):
@@ -510,7 +511,7 @@ def test_tasks_that_outlive_an_interrupted_wait_are_waited_for():
             threads.wait_for_running_tasks()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        ignore_alarms()
     assert done == []
     threading.Thread(target=lambda: (time.sleep(0.05), may_end.set())).start()
     threads.wait_for_running_tasks()
@@ -670,7 +671,7 @@ def test_interrupted_calls_leave_no_thread_behind():
         if is_inside:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.signal(signal.SIGALRM, interrupt)
     try:
         for i in range(600):
             try:
@@ -683,7 +684,7 @@ def test_interrupted_calls_leave_no_thread_behind():
                 is_inside = False
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
     finally:
-        signal.signal(signal.SIGALRM, before)
+        ignore_alarms()
     assert n_interrupted > 0
     for _ in range(100):
         if n_running_threads() <= n_threads:
@@ -703,7 +704,7 @@ def test_a_signal_handler_cannot_change_a_forest_that_is_being_read(kind):
         except BusyError as error:
             errors.append(error)
 
-    before = signal.signal(signal.SIGALRM, change)
+    signal.signal(signal.SIGALRM, change)
     try:
         for _ in range(100):
             signal.setitimer(signal.ITIMER_REAL, 0.003)
@@ -716,5 +717,5 @@ def test_a_signal_handler_cannot_change_a_forest_that_is_being_read(kind):
             forest = MondrianForest(30, max_samples=200, seed=0).extend(X[:300])  # the signal came between two calls
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        ignore_alarms()
     assert errors

@@ -17,6 +17,7 @@ from imondrian import EmptyForestError, InvalidInputError, MondrianForest, Strea
 from imondrian.base.defaults import PRESETS
 from imondrian.models import storage
 from imondrian.stream.shingles import Shingle
+from tests.interruptions import ignore_alarms
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
@@ -400,7 +401,7 @@ def test_an_interrupted_batch_leaves_a_sound_detector(tmp_path, n_jobs):
         raise KeyboardInterrupt
 
     rows = np.random.default_rng(3).normal(size=(60_000, 3))
-    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.signal(signal.SIGALRM, interrupt)
     n_interrupted = 0
     try:
         for i in range(12):
@@ -416,7 +417,7 @@ def test_an_interrupted_batch_leaves_a_sound_detector(tmp_path, n_jobs):
             resumed = imondrian.load(tmp_path / "detector.imf")
             np.testing.assert_array_equal(resumed.process_many(X).score, detector.process_many(X).score)
     finally:
-        signal.signal(signal.SIGALRM, before)
+        ignore_alarms()
     assert n_interrupted > 0
 
 

@@ -249,7 +249,7 @@ def test_hostile_names_create_and_access_nothing(service, name):
     for method, path, body in [("PUT", "", XY), ("POST", "/points", {"points": [[1, 2]]}), ("GET", "", None)]:
         status, _, content = service.request(method, f"/detectors/{escaped}{path}", body, JSON)
         assert status in (404, 405, 422), (status, content)
-    assert service.request("GET", f"/static/{escaped}")[0] == 404
+    assert service.request("GET", f"/static/{escaped}")[0] == (422 if "%F0%9F" in escaped else 404)  # it is not UTF-8
     assert service.request("GET", "/detectors")[2] == detectors
     assert sorted(path.name for path in service.folder.rglob("*")) == before
 
