@@ -491,6 +491,11 @@ class Fleet:
         ----------
         path : str or path, optional
             By default the store, to which only the keys that have changed are written.
+
+        Raises
+        ------
+        StoreError
+            If the file cannot be written, or if it is the store of another fleet that is open.
         """
         self._check_is_open()
         store = self._table.store

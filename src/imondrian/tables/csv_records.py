@@ -1,7 +1,7 @@
 """Where the records of CSV end: exactly as Python's csv module reads them, in time linear in the text.
 
 A quote opens a quoted field only at the start of a field; anywhere else in an unquoted field it is an ordinary
-character. Therefore a line end can be inside quotes, and counting quotes cannot tell: the separator must be known.
+character. Therefore counting quotes does not show whether a line end is inside quotes: the separator must be known.
 """
 
 import csv

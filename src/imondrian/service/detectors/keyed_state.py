@@ -272,7 +272,7 @@ def _restored(record: StoredDetector, opened: _OpenFleet, retention: Retention, 
         raise ValueError(f"its rows have {fleet.parameters['n_features']} values, not {len(features)}.")
     if extra:
         incidents.restore(extra[_INCIDENTS])
-    if extra.get(_LATEST) is not None:  # rows of one post have the same time, so the table does not tell which is last
+    if extra.get(_LATEST) is not None:  # not in the table: rows of one post have the same time
         rows.latest = KeySummary(*extra[_LATEST])
     number, silence = int(extra.get(_NUMBER, 0)), extra.get(_SILENCE, record.configuration["silence"])
     return KeyedState(
