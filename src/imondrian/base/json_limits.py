@@ -4,7 +4,7 @@ import numpy as np
 
 from imondrian.base.errors import InvalidInputError
 
-MAX_JSON_BYTES = 2**24
+MAX_JSON_BYTES = 2**24  # names of features need at most 3 MB, and the marks of missing numbers (`StreamGaps`) 11 MB
 _MAX_CONTAINERS = 2**17  # lists or objects: an empty JSON list takes 20 times its length in memory
 MAX_JSON_VALUES = 2**19  # in lists and objects: parsing more would block other threads for seconds
 

@@ -88,12 +88,12 @@ def read(file: IO[bytes], name: str | os.PathLike[str]) -> tuple[MondrianForest,
         return _unpack(sealed_zip.read_verified(file), file.seek(0, os.SEEK_END))
 
 
-def read_header(file: IO[bytes], name: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """Read the header alone, up to max_bytes, without the arrays and without checking the digest."""
+def read_header(file: IO[bytes], name: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the header alone, without the arrays and without checking the digest."""
     with damaged_file_errors(name), sealed_zip.open_unverified(file) as archive:
         n_bytes = archive.getinfo(_HEADER).file_size
-        if n_bytes > max_bytes:
-            raise ValueError(f"the header has {n_bytes} bytes, but may have at most {max_bytes}.")
+        if n_bytes > MAX_JSON_BYTES:
+            raise ValueError(f"the header has {n_bytes} bytes, but may have at most {MAX_JSON_BYTES}.")
         return _header_of(archive.read(_HEADER))
 
 

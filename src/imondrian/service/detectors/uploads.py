@@ -29,7 +29,6 @@ from imondrian.stream.stream_parameters import restored_parameters
 
 _MODEL_TYPE = "StreamDetector"
 _SERVICE, _SERVICE_SETTINGS = "service", ("time", "silence")  # in the extra values of a model file
-_MAX_HEADER_BYTES = 2**24  # names of features need at most 3 MB, and the marks of missing numbers (`StreamGaps`) 11 MB
 _MAX_COUNT = 2**52  # rows seen or points shown, so that no counter of the detector can overflow later
 
 
@@ -65,7 +64,7 @@ def service_extra(configuration: dict[str, Any]) -> dict[str, Any]:
 
 def _service_settings_in(content: bytes) -> dict[str, Any]:
     """Return the settings of the service in a model file; {} if it was saved without them."""
-    extra = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)["notes"].get(EXTRA)
+    extra = read_header(io.BytesIO(content), "The model")["notes"].get(EXTRA)
     settings = extra.get(_SERVICE) if isinstance(extra, dict) else None
     return (
         {name: settings[name] for name in _SERVICE_SETTINGS if name in settings} if isinstance(settings, dict) else {}
@@ -103,7 +102,7 @@ def _configuration_of(detector: StreamDetector, settings: dict[str, Any], limits
 
 def size_in_model(content: bytes) -> DetectorSize:
     """Return the size of the detector in a model file, from its header; raise if its forest does not match."""
-    header = read_header(io.BytesIO(content), "The model", _MAX_HEADER_BYTES)
+    header = read_header(io.BytesIO(content), "The model")
     with damaged_file_errors("The model"):
         if _MODEL_TYPE not in header["notes"]:
             raise ValueError("it does not contain a StreamDetector.")
