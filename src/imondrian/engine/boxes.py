@@ -1,7 +1,7 @@
 """Tight boxes: the distance of a point from a box, stretching and shrinking a box. The box of a leaf is its point."""
 
 from imondrian.engine.jit import Array, helper, summing_helper
-from imondrian.engine.nodes import LOWER, UPPER, Trees, is_leaf, slot_of
+from imondrian.engine.nodes import LOWER, UPPER, Trees, is_leaf, point_index, slot_of
 from imondrian.engine.randomness import LARGEST
 
 
@@ -9,7 +9,7 @@ from imondrian.engine.randomness import LARGEST
 def bound(trees: Trees, t: int, node: int, side: int, j: int) -> float:
     """Return the LOWER or UPPER bound of the node's box along feature j."""
     if is_leaf(node):
-        return trees.points[t, slot_of(node), j]
+        return trees.points[point_index(trees, t, slot_of(node))][j]
     return trees.boxes[t, slot_of(node), side, j]
 
 
@@ -26,10 +26,10 @@ def overhang(trees: Trees, t: int, node: int, x: Array, weights: Array) -> float
 @summing_helper
 def leaf_overhang(trees: Trees, t: int, leaf: int, x: Array, weights: Array) -> float:
     """Like `overhang` for a leaf. A separate function: a test for leaves inside the loop takes six times as long."""
-    slot = slot_of(leaf)
+    point = trees.points[point_index(trees, t, slot_of(leaf))]
     rate = 0.0
     for j in range(weights.size):
-        rate += weights[j] * abs(x[j] - trees.points[t, slot, j])
+        rate += weights[j] * abs(x[j] - point[j])
     return min(rate, LARGEST)
 
 
@@ -43,9 +43,10 @@ def distance(lower: float, upper: float, value: float) -> float:
 def copy_box(trees: Trees, t: int, node: int, slot: int) -> None:
     """Copy the box of a node to the inner node in a slot."""
     if is_leaf(node):
+        point = trees.points[point_index(trees, t, slot_of(node))]
         for j in range(trees.boxes.shape[3]):
-            trees.boxes[t, slot, LOWER, j] = trees.points[t, slot_of(node), j]
-            trees.boxes[t, slot, UPPER, j] = trees.points[t, slot_of(node), j]
+            trees.boxes[t, slot, LOWER, j] = point[j]
+            trees.boxes[t, slot, UPPER, j] = point[j]
     else:
         for j in range(trees.boxes.shape[3]):
             trees.boxes[t, slot, LOWER, j] = trees.boxes[t, slot_of(node), LOWER, j]
@@ -141,5 +142,6 @@ def bounds(trees: Trees, t: int, node: int) -> tuple[Array, Array]:
     """Return the lower and the upper bounds of the node's box."""
     slot = slot_of(node)
     if is_leaf(node):
-        return trees.points[t, slot], trees.points[t, slot]
+        point = trees.points[point_index(trees, t, slot)]
+        return point, point
     return trees.boxes[t, slot, LOWER], trees.boxes[t, slot, UPPER]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.engine.jit import Array, allocating_helper, helper, kernel
-from imondrian.engine.nodes import NO_NODE, Trees, child_towards, is_leaf, population, slot_of
+from imondrian.engine.nodes import NO_NODE, Trees, child_towards, is_leaf, point_index, population, slot_of
 from imondrian.engine.places import n_categorical, write_placed_row
 from imondrian.engine.randomness import LARGEST, mix_bits, uniform_from_bits
 from imondrian.engine.reservoir import find_held_leaf, start_search
@@ -97,7 +97,7 @@ def write_values_of_row(
         old, old_rarity = row[j], row[rarity]
         row[j] = row[rarity] = np.nan
         leaf = nearest_leaf(trees, t, weights, search, n_path)
-        values[k, column] = trees.points[t, slot_of(leaf), j + n_codes if j >= first_place else j]
+        values[k, column] = trees.points[point_index(trees, t, slot_of(leaf))][j + n_codes if j >= first_place else j]
         row[rarity], row[j] = old_rarity, old
 
 
@@ -200,9 +200,9 @@ def is_only_copy(trees: Trees, t: int, node: Any) -> bool:
 @helper
 def known_distance(trees: Trees, t: int, leaf: int, row: Array, weights: Array) -> float:
     """Return the weighted distance between the row and the leaf's point in the coordinates that are known."""
-    slot, distance = slot_of(leaf), 0.0
+    point, distance = trees.points[point_index(trees, t, slot_of(leaf))], 0.0
     for j in range(weights.size):
-        part = weights[j] * abs(row[j] - trees.points[t, slot, j])
+        part = weights[j] * abs(row[j] - point[j])
         distance += part if part == part else 0.0  # noqa: PLR0124 (NaN: not known)
     return min(distance, LARGEST)  # less than the infinity that the search starts with
 

@@ -12,8 +12,10 @@ from imondrian.engine.nodes import (
     is_leaf,
     is_point_of,
     new_leaf,
+    point_index,
     population,
     replace_in_parent,
+    shares_points,
     slot_of,
 )
 from imondrian.engine.randomness import LARGEST, draw_feature, exponential, time_after, value_in_gap
@@ -46,10 +48,26 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
             stretch(trees, t, node, x)
         node = child_towards(trees, t, node, x)
     if is_point_of(trees, t, node, x):
-        trees.copies[t, slot_of(node)] += 1
+        add_copy(trees, t, node, x)
     else:
         rate = leaf_overhang(trees, t, node, x, weights)
         insert_above(trees, t, node, x, weights, rate, time_after(time, clock, rate, LARGEST))
+
+
+@helper
+def add_copy(trees: Trees, t: int, leaf: int, x: Array) -> None:
+    """Count x in the leaf of an equal point. If points are shared, the leaf then refers to the row of x.
+
+    So the row of a leaf is that of the newest copy, which leaves the window last.
+    """
+    trees.copies[t, slot_of(leaf)] += 1
+    if shares_points(trees):
+        free = trees.heads[t]["n_leaves"]
+        trees.rows[t, slot_of(leaf)] = trees.rows[t, free]
+        trees.rows[t, free] = 0
+        point = trees.points[point_index(trees, t, slot_of(leaf))]
+        for j in range(x.size):
+            point[j] = x[j]
 
 
 @helper
@@ -68,10 +86,12 @@ def insert_above(trees: Trees, t: int, node: int, x: Array, weights: Array, rate
     """
     slot = trees.heads[t]["n_leaves"] - 1
     copy_box(trees, t, node, slot)
-    sizes = trees.points[t, slot + 1]  # scratch space: the slot of the new leaf, not yet written
+    sizes = trees.boxes[t, slot + 1, LOWER]  # scratch space: the next free slot
     for j in range(weights.size):
         sizes[j] = distance(trees.boxes[t, slot, LOWER, j], trees.boxes[t, slot, UPPER, j], x[j])
     feature = draw_feature(trees.heads, t, sizes, weights, rate)
+    for j in range(weights.size):
+        sizes[j] = 0.0  # unused slots are zero
     lower, upper = trees.boxes[t, slot, LOWER, feature], trees.boxes[t, slot, UPPER, feature]
     x_is_above = x[feature] > upper
     parent, leaf = inner_node(slot), new_leaf(trees, t, slot + 1, x, 1)

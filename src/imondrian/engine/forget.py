@@ -2,7 +2,16 @@
 
 from imondrian.engine.boxes import shrink
 from imondrian.engine.jit import Array, helper
-from imondrian.engine.nodes import NO_NODE, Trees, clear_leaf, free_slots, replace_in_parent, sibling, slot_of
+from imondrian.engine.nodes import (
+    NO_NODE,
+    Trees,
+    clear_leaf,
+    free_slots,
+    point_index,
+    replace_in_parent,
+    sibling,
+    slot_of,
+)
 
 
 @helper
@@ -21,7 +30,7 @@ def forget(trees: Trees, t: int, leaf: int) -> None:
     else:
         grandparent = trees.parents[t, parent]
         replace_in_parent(trees, t, parent, sibling(trees, t, leaf))
-        shrink_ancestors(trees, t, grandparent, trees.points[t, slot_of(leaf)])
+        shrink_ancestors(trees, t, grandparent, trees.points[point_index(trees, t, slot_of(leaf))])
         decrement_populations(trees, t, grandparent)
         free_slots(trees, t, leaf, parent)
 

@@ -10,7 +10,17 @@ from functools import partial
 import numpy as np
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import LOWER, MAX_COUNT, MAX_VALUE, NO_LIMIT, NO_NODE, UPPER, Trees, slice_trees
+from imondrian.engine.nodes import (
+    LOWER,
+    MAX_COUNT,
+    MAX_VALUE,
+    NO_LIMIT,
+    NO_NODE,
+    UPPER,
+    Trees,
+    slice_trees,
+    with_own_points,
+)
 from imondrian.engine.places import write_places
 
 Problem = tuple[str, Array]  # a possible problem, and a mask of the slots or trees that have it
@@ -23,7 +33,7 @@ def broken_invariants(trees: Trees, t: int, sampler_check: Check | None = None) 
     The checks are run in groups, each of which relies on those before it; only the problems of the first group that has
     any are returned. `sampler_check` is the check of the sampler; the default is for a tree that holds all points.
     """
-    tree = slice_trees(trees, slice(t, t + 1))
+    tree = with_own_points(slice_trees(trees, slice(t, t + 1)))
     for group in INVARIANTS:
         problems = [f"{text}: {_where(wrong)}" for check in group for text, wrong in check(tree) if np.any(wrong)]
         if problems:

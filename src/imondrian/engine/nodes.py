@@ -70,7 +70,10 @@ FIELDS = {
     "parents": Field(np.dtype(np.uint32), ("tree", "node")),  # NO_NODE for the root
     # for each tree
     "heads": Field(HEAD, ("tree",)),
+    # for each leaf, but only in trees that share their points: the row of the point; see `sharing_trees`
+    "rows": Field(np.dtype(np.uint32), ("tree", 0)),
 }
+_NO_ROWS = np.empty((0, 0), FIELDS["rows"].dtype)
 
 
 class Trees(NamedTuple):
@@ -82,6 +85,7 @@ class Trees(NamedTuple):
     copies: Array
     parents: Array
     heads: Array
+    rows: Array = _NO_ROWS
 
 
 def shape_of(field: Field, n_trees: int, n_slots: int, n_coordinates: int, n_categorical: int = 0) -> tuple[int, ...]:
@@ -111,6 +115,34 @@ def empty_trees(n_trees: int, n_slots: int, n_coordinates: int, n_categorical: i
     return trees
 
 
+def shared_bytes(n_trees: int, n_slots: int, n_coordinates: int, n_rows: int) -> int:
+    """Return the size of the table in bytes if the trees share n_rows points."""
+    n_point_bytes = FIELDS["points"].dtype.itemsize * n_coordinates
+    n_saved_per_slot = n_point_bytes - FIELDS["rows"].dtype.itemsize
+    return table_bytes(n_trees, n_slots, n_coordinates) + n_rows * n_point_bytes - n_trees * n_slots * n_saved_per_slot
+
+
+def sharing_trees(trees: Trees, n_rows: int) -> Trees:
+    """Return trees like these whose leaves refer to rows of one table of n_rows points, all zero so far.
+
+    The point of a leaf is then points[0, rows[t, slot]] instead of points[t, slot]; see `point_index`. Without
+    categories, all trees see the same points, so that this takes less memory. A row must not change while a leaf refers
+    to it: see `window.py`. Only trees of a window share points, and only in memory: in files and fleets, all trees have
+    points of their own. Other arrays are not copied.
+    """
+    points = np.zeros((1, n_rows, trees.points.shape[2]))
+    return trees._replace(points=points, rows=np.zeros(trees.copies.shape, FIELDS["rows"].dtype))
+
+
+def with_own_points(trees: Trees) -> Trees:
+    """Return trees like these with points of their own; arrays besides the points are not copied."""
+    if trees.rows.shape[1] == 0:
+        return trees
+    points = trees.points[0, trees.rows]
+    points[np.arange(points.shape[1]) >= trees.heads["n_leaves"][:, None]] = 0.0
+    return trees._replace(points=points, rows=trees.rows[:, :0].copy())
+
+
 def resized(trees: Trees, n_slots: int) -> Trees:
     """Return a copy of the trees with n_slots slots per tree; n_slots must be at least the number in use."""
     for name in FIELDS:
@@ -123,6 +155,11 @@ def with_capacity(trees: Trees, name: str, n_slots: int) -> Trees:
     field, n_used = FIELDS[name], int(trees.heads["n_leaves"].max(initial=0))
     n_coordinates, n_values = trees.boxes.shape[3], trees.points.shape[2]
     widths = (n_coordinates, n_values - n_coordinates)
+    if trees.rows.shape[1] > 0:
+        if name == "points":
+            return trees
+        if name == "rows":
+            field = FIELDS["copies"]  # of the same type
     new = np.zeros(shape_of(field, trees.heads.size, n_slots, *widths), field.dtype)
     used = tuple(slice(length) for length in shape_of(field, trees.heads.size, n_used, *widths))
     new[used] = getattr(trees, name)[used]
@@ -133,11 +170,12 @@ def slice_trees(trees: Trees, part: slice) -> Trees:
     """Return a view of a slice of the trees; changes to the view change the trees."""
     if part.start is None and part.stop is None:
         return trees
-    return Trees(*(array[part] for array in trees))
+    parts = Trees(*(array[part] for array in trees))
+    return parts if trees.rows.shape[1] == 0 else parts._replace(points=trees.points)
 
 
 def joined(parts: Sequence[Trees]) -> Trees:
-    """Concatenate the trees of all parts."""
+    """Concatenate the trees of all parts, which have points of their own."""
     n_slots = max(part.points.shape[1] for part in parts)
     arrays_by_field = zip(*(resized(part, n_slots) for part in parts), strict=True)
     return Trees(*(np.concatenate(arrays) for arrays in arrays_by_field))
@@ -202,11 +240,25 @@ def leaf_towards(trees: Trees, t: int, x: Array) -> int:
 
 
 @helper
+def shares_points(trees: Trees) -> bool:
+    """Return True if the leaves of the trees refer to a table of points."""
+    return trees.rows.shape[1] > 0
+
+
+@helper
+def point_index(trees: Trees, t: int, slot: int) -> tuple[Any, Any]:
+    """Return the index of the point in a leaf slot: trees.points[point_index(trees, t, slot)] is a view of it."""
+    if shares_points(trees):
+        return np.uint64(0), np.uint64(trees.rows[t, slot])
+    return np.uint64(t), np.uint64(slot)
+
+
+@helper
 def is_point_of(trees: Trees, t: int, leaf: int, x: Array) -> bool:
     """Return True if x equals the leaf's point."""
-    slot = slot_of(leaf)
+    point = trees.points[point_index(trees, t, slot_of(leaf))]
     for j in range(trees.boxes.shape[3]):
-        if trees.points[t, slot, j] != x[j]:
+        if point[j] != x[j]:
             return False
     return True
 
@@ -220,11 +272,12 @@ def sibling(trees: Trees, t: int, node: int) -> int:
 
 @helper
 def new_leaf(trees: Trees, t: int, slot: int, x: Array, n_copies: int) -> int:
-    """Create a leaf of n_copies of x in a free slot."""
+    """Create a leaf of n_copies of x in a free slot; if points are shared, the slot already has the row of x."""
     trees.heads[t]["n_leaves"] += 1
     trees.copies[t, slot] = n_copies
+    point = trees.points[point_index(trees, t, slot)]
     for j in range(x.size):
-        trees.points[t, slot, j] = x[j]
+        point[j] = x[j]
     return leaf_node(slot)
 
 
@@ -233,6 +286,9 @@ def move_leaf(trees: Trees, t: int, old: int, new: int) -> None:
     """Copy a leaf to another slot and link it there; the old slot is not cleared."""
     replace_in_parent(trees, t, old, new)
     trees.copies[t, slot_of(new)] = trees.copies[t, slot_of(old)]
+    if shares_points(trees):
+        trees.rows[t, slot_of(new)] = trees.rows[t, slot_of(old)]
+        return
     for j in range(trees.points.shape[2]):
         trees.points[t, slot_of(new), j] = trees.points[t, slot_of(old), j]
 
@@ -294,5 +350,8 @@ def clear_leaf(trees: Trees, t: int, leaf: int) -> None:
     """Zero the slot of a leaf."""
     trees.copies[t, slot_of(leaf)] = 0
     trees.parents[t, leaf] = 0
+    if shares_points(trees):
+        trees.rows[t, slot_of(leaf)] = 0
+        return
     for j in range(trees.points.shape[2]):
         trees.points[t, slot_of(leaf), j] = 0.0

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from imondrian.engine.jit import Array, allocating_helper, helper, kernel
-from imondrian.engine.nodes import Trees
+from imondrian.engine.nodes import Trees, point_index
 from imondrian.engine.randomness import STEP, mix_bits, uniform_from_bits
 
 FEATURE_STEP = np.uint64(0xD1342543DE82EF95)
@@ -101,10 +101,11 @@ def write_placed_row(trees: Trees, t: int, x: Array, row: Array) -> None:
 def write_coded_row(trees: Trees, t: int, slot: int, row: Array) -> None:
     """Write the point in a leaf slot as a coded row."""
     n_codes, n_coordinates = n_categorical(trees), trees.boxes.shape[3]
+    point = trees.points[point_index(trees, t, slot)]
     for j in range(n_coordinates - n_codes):
-        row[j] = trees.points[t, slot, j]
+        row[j] = point[j]
     for k in range(n_codes):
-        row[n_coordinates - n_codes + k] = trees.points[t, slot, n_coordinates + k]
+        row[n_coordinates - n_codes + k] = point[n_coordinates + k]
 
 
 @kernel

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import LOWER, NO_NODE, UPPER, Trees
+from imondrian.engine.nodes import LOWER, NO_NODE, UPPER, Trees, slice_trees, with_own_points
 
 
 class Tree(NamedTuple):
@@ -25,6 +25,7 @@ class Tree(NamedTuple):
 
 def plain_tree(trees: Trees, t: int) -> Tree:
     """Copy tree t to plain arrays."""
+    own_points = with_own_points(slice_trees(trees, slice(t, t + 1))).points[0]
     cuts, (node, depth) = trees.cuts[t], _breadth_first(trees, t)
     number = np.full(trees.parents.shape[1], -1)
     number[node] = np.arange(node.size)
@@ -33,7 +34,7 @@ def plain_tree(trees: Trees, t: int) -> Tree:
     def by_node_kind(in_leaf: float | Array, in_inner: Array) -> Array:
         return np.where(is_leaf if in_inner.ndim == 1 else is_leaf[:, None], in_leaf, in_inner)
 
-    above, points = trees.parents[t, node], trees.points[t, slot, : trees.boxes.shape[3]]
+    above, points = trees.parents[t, node], own_points[slot, : trees.boxes.shape[3]]
     return Tree(
         parent=np.where(above == NO_NODE, -1, number[np.where(above == NO_NODE, 0, above)]),
         left=by_node_kind(-1, number[cuts["left"][slot]]),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imondrian.engine.jit import Array, allocating_helper, helper, prefetch, select
-from imondrian.engine.nodes import Trees
+from imondrian.engine.nodes import Trees, shares_points
 
 _LINE = 8  # floats in a cache line
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
@@ -114,6 +114,9 @@ def prefetch_box(trees: Trees, t: Any, node: Any) -> None:
 def prefetch_point(trees: Trees, t: Any, leaf: Any) -> None:
     """Prefetch the point of a leaf."""
     width = np.uint64(trees.points.shape[2])
-    first = np.int64((t * np.uint64(trees.points.shape[1]) + np.uint64(leaf >> _LEAF)) * width)
+    if shares_points(trees):
+        first = np.int64(np.uint64(trees.rows[t, leaf >> _LEAF]) * width)
+    else:
+        first = np.int64((t * np.uint64(trees.points.shape[1]) + np.uint64(leaf >> _LEAF)) * width)
     for j in range(0, trees.points.shape[2], _LINE):
         prefetch(trees.points, first + j)

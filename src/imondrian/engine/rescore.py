@@ -11,7 +11,16 @@ from imondrian.engine.average_path_length import average_path_length, relative_d
 from imondrian.engine.boxes import extent
 from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.logarithms import floored_log
-from imondrian.engine.nodes import Trees, is_leaf, leaf_towards, population, slice_trees, slot_of, tree_population
+from imondrian.engine.nodes import (
+    Trees,
+    is_leaf,
+    leaf_towards,
+    population,
+    slice_trees,
+    slot_of,
+    tree_population,
+    with_own_points,
+)
 from imondrian.engine.places import coded_points, new_placed_row, placed_row
 
 
@@ -21,6 +30,7 @@ def is_aligned(trees: Trees) -> bool:
     used = int(n_leaves[0])
     if not (n_leaves == used).all():
         return False
+    trees = with_own_points(trees)
     return all(
         np.array_equal(trees.copies[t, :used], trees.copies[0, :used])
         and np.array_equal(coded_points(trees, trees.points[t, :used]), coded_points(trees, trees.points[0, :used]))

@@ -22,6 +22,7 @@ from imondrian.engine.nodes import (
     Trees,
     child_towards,
     is_leaf,
+    point_index,
     population,
     slot_of,
     tree_population,
@@ -255,9 +256,9 @@ def find_held_leaf(trees: Trees, t: int, x: Array, n_stacked: int, stack: Array)
 @helper
 def equals_point_except(trees: Trees, t: int, leaf: int, x: Array, first: int, end: int) -> bool:
     """Return True if x equals the leaf's point in all coordinates except those from `first` to `end` - 1."""
-    slot = slot_of(leaf)
+    point = trees.points[point_index(trees, t, slot_of(leaf))]
     for j in range(trees.boxes.shape[3]):
-        if trees.points[t, slot, j] != x[j] and not first <= j < end:
+        if point[j] != x[j] and not first <= j < end:
             return False
     return True
 

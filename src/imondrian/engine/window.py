@@ -4,8 +4,14 @@ Points are numbered as they arrive. Whether tree t *selects* point i depends onl
 `Selection`: the same test decides whether to insert a point and whether to forget it when it leaves the window, so
 membership is not stored. The points of the window are stored in a ring buffer shared by all trees, point i in row i
 modulo its length; a row without a point is NaN.
+
+If the trees share their points (`nodes.sharing_trees`), point i is in row i modulo the length of their table, where the
+trees that select it write it. The table has more rows than the window, as many more as a block can have. So when a row
+is reused, its old point left the window in an earlier block, and no tree holds it. Of copies that a tree holds, the
+leaf refers to the newest, which leaves the window last; it may have 0.0 where an older one has -0.0.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +24,15 @@ from imondrian.engine.depth import write_path_lengths
 from imondrian.engine.extend import extend
 from imondrian.engine.forget import forget
 from imondrian.engine.jit import Array, allocating_helper, helper, kernel
-from imondrian.engine.nodes import Trees, is_point_of, leaf_towards, tree_population
+from imondrian.engine.nodes import (
+    Trees,
+    is_point_of,
+    leaf_towards,
+    point_index,
+    shares_points,
+    slot_of,
+    tree_population,
+)
 from imondrian.engine.places import (
     n_categorical,
     new_placed_row,
@@ -33,6 +47,8 @@ from imondrian.engine.randomness import STEP, hashed_uniform, mix_bits
 from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
 STEPS_PER_WINDOW = 8  # number of updates of weights and typical log sizes while a full window is replaced
+
+MAX_MEAN_DEPTH = 256  # of a tree from a file whose points are searched: no file can make the search slow
 
 
 class Selection(NamedTuple):
@@ -81,7 +97,7 @@ def slide_trees_by_one(trees: Trees, ring: Array, selection: Selection, number: 
     rows = place_on_paths(trees, X, paths, n_selected, scratch)
     prefetch_paths(trees, rows, paths, n_selected)
     for k in range(n_selected):
-        insert_placed(trees, as_signed(paths.trees[k]), rows[paths.rows[k]], weights)
+        insert_placed(trees, as_signed(paths.trees[k]), number, rows[paths.rows[k]], weights)
     for t in range(trees.heads.size):
         store_next_number(trees, t, number + 1, selection)
 
@@ -139,15 +155,24 @@ def slide(
     if number >= length and is_selected(trees.heads, t, number - length, selection):
         forget_row(trees, t, ring[number % length], row)
     if is_selected(trees.heads, t, number, selection):
-        insert_placed(trees, t, placed_row(trees, t, x, row), weights)
+        insert_placed(trees, t, number, placed_row(trees, t, x, row), weights)
 
 
 @helper
-def insert_placed(trees: Trees, t: int, x: Array, weights: Array) -> None:
-    """Extend tree t by the placed row x, if the tree has a free slot."""
-    if trees.heads[t]["n_leaves"] < trees.points.shape[1]:
+def insert_placed(trees: Trees, t: int, number: int, x: Array, weights: Array) -> None:
+    """Extend tree t by the placed row x, which has this number, if the tree has a free slot."""
+    n_leaves = trees.heads[t]["n_leaves"]
+    if n_leaves < trees.copies.shape[1]:
+        if shares_points(trees):
+            trees.rows[t, n_leaves] = shared_row(trees, number)
         count_insertion(trees, t, x, weights)
         extend(trees, t, x, weights)
+
+
+@helper
+def shared_row(trees: Trees, number: int) -> int:
+    """Return the row of a point in the table of shared points."""
+    return number % trees.points.shape[1]
 
 
 @helper
@@ -312,24 +337,90 @@ def write_typical_log_size(trees: Trees, t: int, weights: Array) -> None:
 @kernel
 def build_on_window(trees: Trees, ring: Array, number: int, weights: Array, selection: Selection) -> None:
     """Build every (empty) tree on the points of the ring that it holds before point `number` arrives."""
-    rows = new_placed_rows(trees, trees.points.shape[1])
+    rows, counts = new_placed_rows(trees, trees.copies.shape[1]), np.empty(trees.copies.shape[1], np.int64)
     for t in range(trees.heads.size):
         points = selected_points(trees, t, ring, number, selection)
         if points.shape[0] > 0:
             build(trees, t, placed_rows(trees, t, points, rows[: points.shape[0]]), weights)
+        if shares_points(trees) and trees.heads[t]["n_leaves"] < points.shape[0]:
+            for slot in range(trees.heads[t]["n_leaves"], points.shape[0]):
+                trees.rows[t, slot] = 0
+            refer_to_window(trees, trees, t, ring, number, selection, counts)
 
 
 @allocating_helper
 def selected_points(trees: Trees, t: int, ring: Array, number: int, selection: Selection) -> Array:
-    """Copy the points of the window that tree t holds, oldest first, up to the number of its slots."""
-    points = np.empty((min(ring.shape[0], trees.points.shape[1]), ring.shape[1]))
+    """Copy the points of the window that tree t holds, oldest first, up to the number of its slots.
+
+    If points are shared, also write the row of each point to the slot in which `build` creates its leaf.
+    """
+    points = np.empty((min(ring.shape[0], trees.copies.shape[1]), ring.shape[1]))
     n_selected = 0
     for i in range(max(number - ring.shape[0], 0), number):
         x = ring[i % ring.shape[0]]
         if is_selected(trees.heads, t, i, selection) and not np.isnan(x[0]) and n_selected < points.shape[0]:
             points[n_selected] = x
+            if shares_points(trees):
+                trees.rows[t, n_selected] = shared_row(trees, i)
             n_selected += 1
     return points[:n_selected]
+
+
+@kernel
+def share_points(trees: Trees, sharing: Trees, ring: Array, number: int, selection: Selection) -> bool:
+    """Write the points of the trees, which hold points of the window, to trees made of them by `sharing_trees`.
+
+    Return False if that is impossible: a leaf does not have as many copies as its tree selects in the window, or its
+    newest copy has other bits (0.0 instead of -0.0 or vice versa); or if a tree is so deep that it would take long.
+    """
+    counts = np.empty(trees.copies.shape[1], np.int64)
+    for t in range(trees.heads.size):
+        if is_deep(trees, t):
+            return False
+        refer_to_window(trees, sharing, t, ring, number, selection, counts)
+        for slot in range(trees.heads[t]["n_leaves"]):
+            if counts[slot] != trees.copies[t, slot] or not has_same_bits(trees, sharing, t, slot):
+                return False
+    return True
+
+
+@helper
+def is_deep(trees: Trees, t: int) -> bool:
+    """Return True if the mean depth of the points exceeds MAX_MEAN_DEPTH, as it may with extreme values."""
+    total = 0
+    for slot in range(trees.heads[t]["n_leaves"] - 1):
+        total += np.int64(trees.cuts[t, slot]["population"])  # each point is counted at every node above it
+    return total > MAX_MEAN_DEPTH * tree_population(trees, t)
+
+
+@helper
+def refer_to_window(
+    trees: Trees, sharing: Trees, t: int, ring: Array, number: int, selection: Selection, counts: Array
+) -> None:
+    """Make each leaf refer to the newest copy of its point in the window that the tree selects; count the copies."""
+    n_leaves = trees.heads[t]["n_leaves"]
+    for slot in range(n_leaves):
+        counts[slot] = 0
+    for i in range(max(number - ring.shape[0], 0), number if n_leaves > 0 else 0):
+        x = ring[i % ring.shape[0]]
+        if is_selected(trees.heads, t, i, selection) and not np.isnan(x[0]):
+            leaf = leaf_towards(trees, t, x)
+            if is_point_of(trees, t, leaf, x):
+                row = shared_row(sharing, i)
+                sharing.rows[t, slot_of(leaf)] = row
+                for j in range(x.size):
+                    sharing.points[0, row, j] = x[j]
+                counts[slot_of(leaf)] += 1
+
+
+@helper
+def has_same_bits(trees: Trees, others: Trees, t: int, slot: int) -> bool:
+    """Return True if the point in a leaf slot has the same bits in other trees."""
+    point, other = trees.points[point_index(trees, t, slot)], others.points[point_index(others, t, slot)]
+    for j in range(point.size):
+        if point[j] != other[j] or math.copysign(1.0, point[j]) != math.copysign(1.0, other[j]):
+            return False
+    return True
 
 
 @kernel
@@ -342,6 +433,8 @@ def forget_by_number(trees: Trees, ring: Array, selection: Selection, numbers: A
                 forget_row(trees, t, ring[i % ring.shape[0]], row)
     for i in numbers:
         ring[i % ring.shape[0]] = np.nan
+        if shares_points(trees):
+            trees.points[0, shared_row(trees, i)] = 0.0
 
 
 @kernel

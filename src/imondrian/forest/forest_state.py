@@ -16,8 +16,11 @@ from imondrian.engine.nodes import (
     empty_trees,
     joined,
     resized,
+    shared_bytes,
+    sharing_trees,
     table_bytes,
     with_capacity,
+    with_own_points,
 )
 from imondrian.engine.randomness import start_streams
 from imondrian.engine.widen import widened
@@ -33,7 +36,7 @@ class Snapshot(NamedTuple):
     """Everything that a forest consists of, usually as a copy."""
 
     parameters: dict[str, Any]  # the arguments of MondrianForest
-    trees: Trees
+    trees: Trees  # with points of their own
     arrays: dict[str, Array]  # the other arrays, by name
 
     @property
@@ -63,6 +66,8 @@ class ForestState:
     def __init__(self, trees: Trees, scale: Scale, sampler: Sampler, layout: FeatureLayout) -> None:
         self.trees, self.scale, self.sampler, self.layout = trees, scale, sampler, layout
         self._n_spare = 0  # number of points that can be shown before the limits must be checked again
+        # length of the table of points that the trees share, from the next point on if not yet; 0 if they never do
+        self._n_shared_rows = sampler.n_shared_rows(trees.heads.size, trees.points.shape[2])
 
     @classmethod
     def empty(cls, parameters: ForestParameters, n_features: int, n_rows: int = 0) -> Self:
@@ -72,14 +77,17 @@ class ForestState:
         n_slots = max(sampler.reserve(layout.n_coordinates), min(n_rows, sampler.limit))
         trees = empty_trees(parameters.n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
         start_streams(trees.heads, np.uint64(parameters.seed))
-        return cls(trees, new_scale(parameters.scale, layout), sampler, layout)
+        state = cls(trees, new_scale(parameters.scale, layout), sampler, layout)
+        if state._n_shared_rows:
+            state.trees = sharing_trees(trees, state._n_shared_rows)
+        return state
 
     @classmethod
     def restored(cls, parameters: ForestParameters, trees: Trees, arrays: dict[str, Array]) -> Self:
         """Return a state made from these arrays; arrays without the memory layout that kernels need are copied.
 
         The trees keep the slots they have and get more when points arrive, so that restoring a window takes no more
-        memory than the arrays, whatever its length.
+        memory than the arrays, whatever its length. They also share their points only then.
         """
         fields = zip(trees, FIELDS.values(), strict=True)
         owned = Trees(*(as_owned_array(array, field.dtype) for array, field in fields))
@@ -116,7 +124,11 @@ class ForestState:
         """Memory in bytes of the trees and the sampler; the slots that a window needs are counted from the start."""
         n_slots = max(self.trees.cuts.shape[1], self.sampler.fixed_slots)
         widths = (self.layout.n_coordinates, self.layout.n_categorical)
-        return table_bytes(self.trees.heads.size, n_slots, *widths) + self.sampler.n_bytes()
+        if self._n_shared_rows:
+            n_bytes = shared_bytes(self.trees.heads.size, n_slots, self.layout.n_coordinates, self._n_shared_rows)
+        else:
+            n_bytes = table_bytes(self.trees.heads.size, n_slots, *widths)
+        return n_bytes + self.sampler.n_bytes()
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays other than the trees, by name; these are not copies."""
@@ -190,7 +202,7 @@ class ForestState:
 
     def joined_with(self, other: Snapshot) -> Self:
         """Return the state with the trees of another forest added; this state does not change."""
-        trees, scale = joined([self.trees, other.trees]), self.scale.copy()
+        trees, scale = joined([with_own_points(self.trees), other.trees]), self.scale.copy()
         sampler = self.sampler.joined(trees, other.arrays, scale)
         return type(self)(trees, scale, sampler, self.layout)
 
@@ -202,7 +214,7 @@ class ForestState:
         n_new = n_numbers + len(codes)
         layout = FeatureLayout.checked(self.n_features + n_new, parameters.categorical)
         new = NewFeatures(n_numbers, codes, self.sampler.counts.rarity_of_all(self.n_points))
-        trees = widened(self.trees, n_numbers, np.array(codes), new.rarity)
+        trees = widened(with_own_points(self.trees), n_numbers, np.array(codes), new.rarity)
         scale, old = new_scale(parameters.scale, layout), self.scale.moments
         moments = np.zeros((3, layout.n_numbers))
         moments[:, : old.shape[1]] = old
@@ -235,6 +247,20 @@ class ForestState:
         long if it has at least a sixteenth as many rows as the table has slots, so that copying costs little compared
         with inserting.
         """
+        self._grow_for(n_rows, n_coming)
+        if self._n_shared_rows and self.trees.rows.shape[1] == 0 and self.trees.cuts.shape[1] > 0:
+            self._share_points()
+
+    def _share_points(self) -> None:
+        """Let the trees share their points, unless that is impossible: then they never do."""
+        trees = sharing_trees(self.trees, self._n_shared_rows)
+        if self.sampler.share_points(self.trees, trees):
+            self.trees = trees
+        else:
+            self._n_shared_rows = 0
+
+    def _grow_for(self, n_rows: int, n_coming: int) -> None:
+        """Grow every tree if it lacks slots for n_rows more points; see `_make_room`."""
         n_slots, limit = self.trees.cuts.shape[1], self.sampler.limit
         if n_slots >= limit:
             return

@@ -12,7 +12,7 @@ from imondrian.base.errors import EmptyForestError, InvalidInputError
 from imondrian.base.locking import ReturnType, new_locks, read_locked, write_locked
 from imondrian.base.option_types import Kind, Scale
 from imondrian.engine.jit import Array
-from imondrian.engine.nodes import MAX_POINTS, Trees
+from imondrian.engine.nodes import MAX_POINTS, Trees, with_own_points
 from imondrian.engine.plain_tree import Tree, plain_tree
 from imondrian.engine.reservoir import write_copies_held
 from imondrian.engine.threads import Threads, even_slices
@@ -692,9 +692,9 @@ class MondrianForest:
 
     @read_locked
     def state(self) -> tuple[Trees, dict[str, Array]]:
-        """Return the trees and a dictionary of the other arrays of the state; these are not copies."""
+        """Return the trees and a dictionary of the other arrays of the state; most are not copies."""
         state = self._known_state()
-        return state.trees, state.arrays()
+        return with_own_points(state.trees), state.arrays()
 
     def snapshot(self) -> Snapshot:
         """Return a copy of the parameters and the state; of the trees, only the slots in use are copied."""
@@ -704,7 +704,7 @@ class MondrianForest:
     def read_state(self, function: Callable[[Snapshot], Answer]) -> Answer:
         """Return the result of a function of the parameters and the state, which it must neither change nor keep."""
         state = self._known_state()
-        return function(Snapshot(self.parameters(), state.trees, state.arrays()))
+        return function(Snapshot(self.parameters(), with_own_points(state.trees), state.arrays()))
 
     @classmethod
     def from_state(cls, parameters: dict[str, Any], trees: Trees, arrays: dict[str, Array]) -> Self:

@@ -12,6 +12,7 @@ from imondrian.models.member_arrays import Layout
 
 # columns whose names in files differ from those in memory
 _COLUMN_NAMES = {"hash_key": "lot", "typical_log_size": "level"}
+_STORED = {name: field for name, field in FIELDS.items() if name != "rows"}  # the trees have points of their own
 
 
 class TableSizes(NamedTuple):
@@ -36,7 +37,8 @@ def array_name(field: str, column: str | None) -> str:
 def pack(trees: Trees) -> dict[str, Array]:
     """Return the arrays to be written, by name."""
     arrays = {}
-    for field, array in zip(FIELDS, trees, strict=True):
+    for field in _STORED:
+        array = getattr(trees, field)
         for column in array.dtype.names or (None,):
             arrays[array_name(field, column)] = array if column is None else np.ascontiguousarray(array[column])
     return arrays
@@ -45,7 +47,7 @@ def pack(trees: Trees) -> dict[str, Array]:
 def layouts(sizes: TableSizes) -> dict[str, Layout]:
     """Return the layouts of these arrays."""
     found: dict[str, Layout] = {}
-    for name, field in FIELDS.items():
+    for name, field in _STORED.items():
         shape = shape_of(field, *sizes)
         for column in field.dtype.names or (None,):
             found[array_name(name, column)] = shape, field.dtype if column is None else field.dtype[column]
@@ -54,7 +56,7 @@ def layouts(sizes: TableSizes) -> dict[str, Layout]:
 
 def unpack(arrays: dict[str, Array], sizes: TableSizes) -> Trees:
     """Return the trees; raise ValueError if one is unsound."""
-    trees = Trees(*(_field(arrays, name, sizes) for name in FIELDS))
+    trees = Trees(**{name: _field(arrays, name, sizes) for name in _STORED})
     t = first_broken_tree(trees)
     if t != NONE:
         raise ValueError(f"tree {t} is damaged: {', '.join(broken_invariants(trees, t)[:1])}.")

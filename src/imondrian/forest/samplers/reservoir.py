@@ -62,6 +62,14 @@ class Reservoir:
         """Return 1: tables start small and grow."""
         return 1
 
+    def n_shared_rows(self, n_trees: int, n_values: int) -> int:
+        """Return 0: every tree has points of its own."""
+        return 0
+
+    def share_points(self, trees: Trees, sharing: Trees) -> bool:
+        """Return False: the trees never share points."""
+        return False
+
     def copies_rows(self, n_rows: int) -> bool:
         """Return True if each tree draws, and so copies, its own sample: there are at least `limit` rows."""
         return n_rows >= self.limit

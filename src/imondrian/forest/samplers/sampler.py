@@ -121,6 +121,12 @@ class Sampler(Protocol):
     def reserve(self, n_coordinates: int) -> int:
         """Prepare for points of n_coordinates coordinates; return the number of slots per tree to allocate first."""
 
+    def n_shared_rows(self, n_trees: int, n_values: int) -> int:
+        """Return the length of the table of points that the trees share; 0 if they have points of their own."""
+
+    def share_points(self, trees: Trees, sharing: Trees) -> bool:
+        """Write the points of the trees to trees made of them by `sharing_trees`; return False if it is impossible."""
+
     def copies_rows(self, n_rows: int) -> bool:
         """Return True if `build` on n_rows rows copies a sample for each tree, so that others may change the rows."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.invariants import Check, Problem
 from imondrian.engine.jit import Array, call_without_dispatch
-from imondrian.engine.nodes import MAX_COUNT, MAX_VALUE, Trees, slice_trees
+from imondrian.engine.nodes import MAX_COUNT, MAX_VALUE, Trees, shared_bytes, slice_trees, table_bytes
 from imondrian.engine.threads import even_slices
 from imondrian.engine.window import (
     Selection,
@@ -20,6 +20,7 @@ from imondrian.engine.window import (
     find_foreign_points,
     forget_by_number,
     longest_step,
+    share_points,
     slide_trees,
     slide_trees_by_one,
     step_length,
@@ -102,6 +103,19 @@ class Window:
         self.ring = np.full((self.length, n_coordinates), np.nan)
         self.counts.reserve(self.length + 1)
         return self.limit
+
+    def n_shared_rows(self, n_trees: int, n_values: int) -> int:
+        """Return the length of the table of points that the trees share: the window and one block.
+
+        Return 0 if points of their own take less memory, or if there are categories, whose places differ by tree.
+        """
+        n_rows, sizes = self.length + min(self.length, ROWS_PER_BLOCK), (n_trees, self.limit, n_values)
+        is_smaller = shared_bytes(*sizes, n_rows) < table_bytes(*sizes)
+        return n_rows if is_smaller and self.counts.n_categorical == 0 else 0
+
+    def share_points(self, trees: Trees, sharing: Trees) -> bool:
+        """Write the points of the trees to trees made of them by `sharing_trees`; return False if it is impossible."""
+        return bool(share_points(trees, sharing, self.ring, self.number, self.selection))
 
     def copies_rows(self, n_rows: int) -> bool:
         """Return False: the weights and the trees are computed from all rows of the window."""
