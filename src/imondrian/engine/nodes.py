@@ -155,11 +155,12 @@ def with_capacity(trees: Trees, name: str, n_slots: int) -> Trees:
     field, n_used = FIELDS[name], int(trees.heads["n_leaves"].max(initial=0))
     n_coordinates, n_values = trees.boxes.shape[3], trees.points.shape[2]
     widths = (n_coordinates, n_values - n_coordinates)
-    if trees.rows.shape[1] > 0:
-        if name == "points":
-            return trees
-        if name == "rows":
-            field = FIELDS["copies"]  # of the same type
+    if name == "rows" and trees.rows.shape[1] == 0:
+        return trees._replace(rows=np.zeros(shape_of(field, trees.heads.size, n_slots, *widths), field.dtype))
+    if name == "rows":
+        field = FIELDS["copies"]  # of the same type
+    if name == "points" and trees.rows.shape[1] > 0:
+        return trees
     new = np.zeros(shape_of(field, trees.heads.size, n_slots, *widths), field.dtype)
     used = tuple(slice(length) for length in shape_of(field, trees.heads.size, n_used, *widths))
     new[used] = getattr(trees, name)[used]

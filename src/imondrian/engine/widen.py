@@ -34,8 +34,9 @@ def widened(trees: Trees, n_numbers: int, codes: Array, rarity: float) -> Trees:
     boxes = _with_values(trees.boxes, sizes[:3], added[:, : sum(new_sizes[:3])], new_sizes[:3])
     n_leaves = trees.heads["n_leaves"]
     slots = np.arange(trees.cuts.shape[1])
-    points[slots >= n_leaves[:, None]] = 0.0  # unused slots are zero
-    boxes[slots >= n_leaves[:, None] - 1] = 0.0
+    # unused slots are zero; if growing was interrupted, the arrays differ in length
+    points[np.arange(points.shape[1]) >= n_leaves[:, None]] = 0.0
+    boxes[np.arange(boxes.shape[1]) >= n_leaves[:, None] - 1] = 0.0
     cuts, feature = trees.cuts.copy(), trees.cuts["split_feature"]
     cuts["split_feature"] += np.uint32(n_numbers) * (feature >= sizes[0])
     cuts["split_feature"] += np.uint32(codes.size) * (feature >= sizes[0] + n_old)

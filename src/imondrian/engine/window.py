@@ -387,10 +387,10 @@ def share_points(trees: Trees, sharing: Trees, ring: Array, number: int, selecti
 @helper
 def is_deep(trees: Trees, t: int) -> bool:
     """Return True if the mean depth of the points exceeds MAX_MEAN_DEPTH, as it may with extreme values."""
-    total = 0
+    total: Any = np.int64(0)
     for slot in range(trees.heads[t]["n_leaves"] - 1):
         total += np.int64(trees.cuts[t, slot]["population"])  # each point is counted at every node above it
-    return total > MAX_MEAN_DEPTH * tree_population(trees, t)
+    return bool(total > MAX_MEAN_DEPTH * tree_population(trees, t))
 
 
 @helper
