@@ -187,7 +187,7 @@ def test_an_interrupted_save_leaves_the_old_or_the_new_one(tmp_path):
         fleet.process_many(ROW_KEYS[50:N_BEFORE], X[50:N_BEFORE])
         return fleet
 
-    for fleet in interrupted(new, lambda fleet: fleet.save(), n_lines=20):
+    for fleet in interrupted(new, lambda fleet: fleet.save(), n_lines=40):
         path = fleet._table.store.path
         reference = Expected().fleet(N_BEFORE)
         rows = slice(N_BEFORE, N_BEFORE + 60)
