@@ -488,7 +488,7 @@ def test_counts_of_a_number_are_refused():
 
 
 def test_the_arrays_of_trees_are_declared():
-    assert set(FIELDS) == {"cuts", "boxes", "points", "copies", "parents", "heads"}
+    assert set(FIELDS) == {"cuts", "boxes", "points", "copies", "parents", "heads", "rows"}
 
 
 # -- the law -----------------------------------------------------------------------------------------------------------
