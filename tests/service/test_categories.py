@@ -146,7 +146,7 @@ def test_points_are_forgotten(send):
     status, response = send("DELETE", "/points", {"points": [*rows, [1.0, "KP", True]]})
     assert (status, response["detail"]) == (
         422,
-        "Point 5 is not in the window, or the request has it too often.",
+        "Point 5 is not in the window, or the request contains it more often than the window.",
     )
     assert send("DELETE", "/points", {"points": [ROWS[i] for i in complete]}) == (200, {"n_points": 5})
     reference.forget(rows)

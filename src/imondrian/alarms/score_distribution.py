@@ -17,7 +17,7 @@ _MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for a
 
 
 class ScoreDistribution:
-    """A histogram of scores with a tail fitted to the highest, for their surprise; see `imondrian.engine.surprise`.
+    """A histogram of scores, with a tail fitted to the highest, from which surprises follow; see `engine/surprise.py`.
 
     If more scores are surprising than expected, they are weighted down, so that many anomalies do not make each other
     look ordinary. This works for up to a tenth of the scores, if there are at least 500.

@@ -43,7 +43,7 @@ def pack(trees: Trees) -> dict[str, Array]:
 
 
 def layouts(sizes: TableSizes) -> dict[str, Layout]:
-    """Return the layouts of these arrays."""
+    """Return the layouts of the arrays that `pack` returns, by name."""
     found: dict[str, Layout] = {}
     for name, field in FIELDS.items():
         shape = shape_of(field, *sizes)

@@ -206,7 +206,7 @@ class Client:
             after = page["next"]
 
     def forget_key(self, name: str, key: str | int) -> int:
-        """Forget a key and everything that was learned from it; return how many rows it had."""
+        """Forget a key and its detector, but not what the common forest has learned; return how many rows it had."""
         path = _path(name, "keys", quote(str(key), safe=""))
         return self._request("DELETE", path, request_id=uuid.uuid4().hex).value()["n_points"]
 

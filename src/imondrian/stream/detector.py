@@ -409,7 +409,7 @@ class StreamDetector:
         builder = self._state.builder
         if isinstance(builder, SeriesViews):
             return builder
-        raise InvalidInputError(f"Times are used by the preset 'series', but the preset is {self.preset!r}.")
+        raise InvalidInputError(f"This requires the preset 'series', but the preset is {self.preset!r}.")
 
     @property
     @read_locked
@@ -579,7 +579,7 @@ class StreamDetector:
     @property
     @read_locked
     def spread(self) -> Spread:
-        """With the preset "series": how far ordinary values of the window are from the usual ones."""
+        """With the preset "series": how far the values in the window deviate from the usual ones."""
         self._series_views()
         if self.forest.n_points == 0:
             raise InvalidInputError("The spread is not known: the window is empty.")
@@ -589,7 +589,7 @@ class StreamDetector:
     def usual_values(self, X: Any, times: Any = None) -> Array:
         """Return what is usual for rows that come next, one after the other, with the preset "series".
 
-        It is assumed that each row is learned before the next one comes, even if anomalies are not learned.
+        It is assumed that each row is learned before the next one comes, even if `learn_anomalies` is False.
 
         Parameters
         ----------
@@ -619,7 +619,7 @@ class StreamDetector:
 
     @read_locked
     def next_medians(self) -> Array:
-        """Return the number by which a missing one of each feature would be replaced in the next row.
+        """Return, for each feature, the number that would replace a missing one in the next row.
 
         This is for ``missing="median"`` and "indicator".
         """

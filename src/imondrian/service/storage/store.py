@@ -2,7 +2,7 @@
 
 Every change is written to the journal and synced before it is applied. A detector is stored as its last snapshot and
 the journal after it; replaying the journal restores it to the last bit. Every entry, snapshot, reply and event has a
-digest, and is never used if it does not match; damaged entries are set aside, and damage to a detector is reported.
+digest, and is not used unless the digest matches; damaged entries are set aside, and damage to a detector is reported.
 """
 
 import json
@@ -421,7 +421,7 @@ def _versions(text: Any) -> Versions:
 
 
 def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
-    """Raise StorageError if the file could not be read for another reason than damage, for example a failing disk."""
+    """Raise StorageError if the file could not be read for a reason other than damage, for example a failing disk."""
     if isinstance(error, sqlite3.OperationalError):
         raise StorageError(f"The data could not be read: {error}.") from error
 
