@@ -15,7 +15,7 @@ from imondrian.base.errors import InvalidInputError
 
 _BITS_DROPPED = 11  # of 64: every integer below 2**53 is a float64
 _MISSING_KEY, _TEXT_KEY = b"missing", b"text"
-_ZERO_FRACTION = re.compile(r"(?:-?[1-9][0-9]*|(-?0))\.0+")  # of an integer as a table of floats has it: 3.0, -12.00
+_ZERO_FRACTION = re.compile(r"(?:-?[1-9][0-9]*|(-?0))\.0+")  # an integer written as a float: 3.0, -12.00
 _MAX_DIGITS = 4300  # of an integer; Python does not write longer ones
 _MAX_SHOWN_LENGTH = 100  # characters of a value in an error message
 
@@ -51,7 +51,7 @@ def category_text(value: Any) -> str:
 def category_code(value: Any) -> float:
     """Return the number that stands for a category: always the same for the same text, on every machine.
 
-    Equal numbers are the same category, as 3, 3.0, "3" and "3.0": a column of integers with gaps is exported as floats.
+    Equal numbers are the same category: 3, 3.0, "3" and "3.0". (A column of integers with gaps is exported as floats.)
     Text with other digits after the point is taken as it is ("1.1" and "1.10" may be versions). None and NaN are a
     category of their own, `MISSING_CODE`.
 

@@ -140,7 +140,7 @@ def _check_caller(instance: object) -> None:
 
 
 def _busy_error(instance: object) -> BusyError:
-    return BusyError(f"This thread is already inside another call of the same {type(instance).__name__}.")
+    return BusyError(f"This thread is already inside another call on the same {type(instance).__name__}.")
 
 
 # -- forks ------------------------------------------------------------------------------------------------------------

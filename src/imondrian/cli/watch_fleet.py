@@ -103,7 +103,7 @@ class WatchFleet:
         return self._n_before + self._n_done
 
     @property
-    def is_due(self) -> bool:
+    def is_save_due(self) -> bool:
         """Whether --save-every rows have passed since the fleet was saved."""
         every = self._options.save_every
         return every is not None and self.n_seen - self._n_saved >= every

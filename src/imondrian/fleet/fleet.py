@@ -465,7 +465,7 @@ class Fleet:
 
     @write_locked
     def detector(self, key: Key) -> StreamDetector:
-        """Return an independent `StreamDetector` that goes on like the detector of a key.
+        """Return an independent `StreamDetector` that continues like the detector of a key.
 
         Its drift monitor starts with the next row, because a fleet does not monitor drift.
         """
@@ -550,8 +550,8 @@ class Fleet:
         """Return everything but the keys as bytes: parameters, counts, latest incidents, common forest, `extra`.
 
         This and the following methods are for programs that save a fleet in a storage of their own, such as a service.
-        `Fleet.unpack_common`, and then `unpack_key` for every key, restore a fleet that goes on like this one, bit for
-        bit.
+        `Fleet.unpack_common`, and then `unpack_key` for every key, restore a fleet that continues like this one, bit
+        for bit.
         """
         self._check_is_open()
         return common_state.to_bytes(self._common_state())

@@ -162,8 +162,9 @@ class Client:
             The detector.
         points : array-like, DataFrame or list of dict
             The rows; the columns of a DataFrame and the keys of dictionaries are matched by feature name. None, NaN and
-            the missing values of pandas are missing. A column or key `time` (or that in the setting `time`) is the time
-            of the point: text in ISO 8601, or a `datetime`; with the preset "series" also seconds since 1970.
+            the missing values of pandas are missing. A column or key `time` (or the one that the setting `time`
+            names) is the time of the point: text in ISO 8601, or a `datetime`; with the preset "series" also seconds
+            since 1970.
 
         Returns
         -------

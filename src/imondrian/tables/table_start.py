@@ -38,9 +38,10 @@ def find_start(records: list[str], separator: str, *, find_titles: bool = True) 
 
 
 def guess_separator(records: list[str]) -> str:
-    """Return the separator that divides most of the records into the same number of fields, at least two.
+    """Return the separator that divides the largest number of records into equally many fields, at least two.
 
-    If several do, the one that is most frequent in the first record is returned, else the first of `,`, `;`, tab, `|`.
+    Of several, the one that is most frequent in the first record is returned; if that is also a tie, the first of `,`,
+    `;`, tab, `|`.
     """
 
     def score(separator: str) -> tuple[int, int]:
@@ -54,8 +55,8 @@ def count_titles(rows: list[list[str]]) -> int:
     """Return the number of title lines before the header; 0 if in doubt.
 
     Title lines have values in at most half of the columns. The header comes next: it has a field for every column, and
-    no name begins with a digit. If the first line has as many fields as the table, the names in the header must also
-    be distinct, and at most one may be empty.
+    no name is a number or begins with a digit. If the first line has as many fields as the table, the names in the
+    header must also be distinct, and at most one may be empty.
 
     Examples
     --------

@@ -271,7 +271,7 @@ class RowReader:
         except OverflowError:
             places = ((i, j) for i, row in enumerate(rows) for j in range(len(row)) if _is_huge(row[j]))
             i, j = next(places)
-            raise self._error(first + i, j, rows[i][j], "a number that fits into 64 bits") from None
+            raise self._error(first + i, j, rows[i][j], "a number within the range of a 64-bit float") from None
 
 
 def _is_short_text(time: Any) -> bool:

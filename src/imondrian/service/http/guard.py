@@ -116,7 +116,7 @@ def _is_public(path: str) -> bool:
 
 
 def _is_utf8(part: bytes) -> bool:
-    """Return True if a part of a URL is UTF-8; otherwise different ones, such as keys, would be decoded to the same."""
+    """Return True if a part of a URL is UTF-8; otherwise different keys could be decoded to the same text."""
     try:
         unquote_to_bytes(part).decode()
     except UnicodeDecodeError:

@@ -160,7 +160,7 @@ class KeyedIncidentLog:
         return described if each.ended is None else described | ended(described, each.ended)
 
     def announcement(self, event: PendingEvent) -> Announcement:
-        """Return what is announced of an event."""
+        """Return what is announced about an event."""
         described = self._as_json(event.id, event.key or "", event.incident, dict(event.times))
         return announcement_of(event, described)
 
