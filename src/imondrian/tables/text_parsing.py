@@ -274,6 +274,6 @@ def _blocks_of_lines(text: TextSource) -> Iterator[tuple[int, bytes]]:
             raise InvalidInputError(f"{text.name}: line {n_lines + 1} is longer than {_MAX_RECORD}.")
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of an error message."""
     return (str(error).splitlines() or [""])[0].rstrip(".")
