@@ -17,6 +17,7 @@ from imondrian.tables.column_labels import labels_that_differ, unique_names
 from imondrian.tables.csv_records import CsvBlock, RecordCutter, first_records, long_fields, without_blank_lines
 from imondrian.tables.encodings import check_not_binary
 from imondrian.tables.formats import SEPARATORS, without_byte_order_mark
+from imondrian.tables.json_keys import check_unique_keys
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, find_start, guess_separator
 
 BLOCK_BYTES = 2**23  # parsed at once
@@ -208,9 +209,11 @@ def read_ndjson(text: TextSource) -> Iterator[pl.DataFrame]:
 
 def _parse_ndjson(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
     try:
-        return pl.read_ndjson(io.BytesIO(block), infer_schema_length=None)
+        frame = pl.read_ndjson(io.BytesIO(block), infer_schema_length=None)
     except pl.exceptions.PolarsError:
         return _parse_by_line(text, block, n_lines)
+    check_unique_keys(block, frame, text.name, n_lines)
+    return frame
 
 
 def _parse_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
