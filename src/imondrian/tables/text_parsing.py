@@ -14,7 +14,15 @@ import polars as pl
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables.checked_json import decode_json
 from imondrian.tables.column_labels import labels_that_differ, unique_names
-from imondrian.tables.csv_records import CsvBlock, RecordCutter, first_records, long_fields, without_blank_lines
+from imondrian.tables.csv_records import (
+    MAX_FIELDS,
+    CsvBlock,
+    RecordCutter,
+    first_records,
+    first_wide_record,
+    long_fields,
+    without_blank_lines,
+)
 from imondrian.tables.encodings import check_not_binary
 from imondrian.tables.formats import SEPARATORS, without_byte_order_mark
 from imondrian.tables.json_keys import check_unique_keys
@@ -132,6 +140,8 @@ def _read_header(text: TextSource, separator: str, block: bytes) -> tuple[_Colum
     ends = first_records(block, separator, MAX_RECORDS, is_complete=True)
     if not ends:
         return None, len(block)
+    if first_wide_record(block[: ends[-1][1]], separator) is not None:
+        raise InvalidInputError(f"{text.name}: one of the first lines has more than {MAX_FIELDS:,} fields.")
     records = [_decode_start(text, block[first:end]) for first, end in ends]
     find_titles = text.has_header and text.skip_lines is None
     start = find_start(records, separator, find_titles=find_titles)
@@ -172,6 +182,9 @@ def _parse_csv(text: TextSource, columns: _Columns, block: CsvBlock, n_rows: int
 
 def _parse_by_record(text: TextSource, columns: _Columns, block: bytes, n_rows: int) -> pl.DataFrame:
     """Parse record by record: a quote inside an unquoted field is an ordinary character."""
+    n_before = first_wide_record(block, columns.separator)
+    if n_before is not None:
+        raise InvalidInputError(f"{text.name}: row {n_rows + n_before + 1} has more than {MAX_FIELDS:,} fields.")
     width = len(columns.names)
     rows: list[list[str | None]] = []
     try:
