@@ -51,7 +51,7 @@ from imondrian.forest.inputs import as_count, has_gaps, unchanged
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import Step
 from imondrian.forest.scores import UNKNOWN_SCORE
-from imondrian.rows.named_rows import CodedRows, RowConverter, reads_iterables_first
+from imondrian.rows.named_rows import CodedRows, RowConverter, has_length, reads_iterables_first
 from imondrian.stream.alarm_reasons import AlarmExplainer, longest_block
 from imondrian.stream.row_layout import RowLayout
 from imondrian.stream.row_times import as_times
@@ -467,7 +467,7 @@ class StreamDetector:
             One entry per row. With ``on_error="raise"``, no row is processed if any row is unusable.
         """
         self._events = ()
-        if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
+        if not has_length(X):
             raise InvalidInputError(f"X must be a table or an iterable of rows, but is {X!r}.")
         converter, first = self._row_converter(), self._state.check_growth(len(X))
         index, seconds = np.arange(first, first + len(X)), self._times(times, len(X))
@@ -507,7 +507,7 @@ class StreamDetector:
         -------
         array of shape (n_rows,)
         """
-        rows = self._row_converter().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
+        rows = self._row_converter().points(X) if not has_length(X) or len(X) else np.empty((0, 0))
         builder, seconds = self._state.builder, self._times(times, len(rows))
         if len(rows) == 0 or builder.n_rows_needed > 0:
             return np.full(len(rows), UNKNOWN_SCORE)
@@ -603,7 +603,7 @@ class StreamDetector:
             The usual value at the hour of the row, and the recent level before the row; NaN if nothing is known.
         """
         views, n_features = self._series_views().copy(), self._layout.n_features
-        is_empty = hasattr(X, "__len__") and len(X) == 0
+        is_empty = has_length(X) and len(X) == 0
         rows = np.empty((0, n_features)) if is_empty else self._row_converter().points(X)
         views.points(rows, self._times(times, len(rows)))
         return views.viewed.usual

@@ -5,7 +5,7 @@ import io
 from collections import Counter
 from typing import NamedTuple
 
-from imondrian.tables.csv_records import long_fields
+from imondrian.tables.csv_records import MAX_FIELDS, long_fields
 from imondrian.tables.formats import SEPARATORS
 
 MAX_RECORDS = 50  # examined at the start of a table
@@ -45,7 +45,7 @@ def guess_separator(records: list[str]) -> str:
     """
 
     def score(separator: str) -> tuple[int, int]:
-        widths = Counter(len(fields_of(record, separator)) for record in records[:MAX_RECORDS])
+        widths = Counter(_width(record, separator) for record in records[:MAX_RECORDS])
         return max((n for width, n in widths.items() if width > 1), default=0), records[0].count(separator)
 
     return max(SEPARATORS, key=score)
@@ -77,6 +77,11 @@ def fields_of(record: str, separator: str) -> list[str]:
     """Split a record into its fields."""
     with long_fields():
         return next(csv.reader(io.StringIO(record, newline=""), delimiter=separator), [])
+
+
+def _width(record: str, separator: str) -> int:
+    """Return the number of fields; if there may be more than `MAX_FIELDS`, they are not split off."""
+    return MAX_FIELDS if record.count(separator) >= MAX_FIELDS else len(fields_of(record, separator))
 
 
 def _n_filled(row: list[str]) -> int:
