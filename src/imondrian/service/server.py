@@ -272,14 +272,14 @@ class RepeatFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True if a line should be written."""
-        line = _key_of(record)
+        line, now = _key_of(record), time.monotonic()  # the time of the record may be set back
         with self._lock:
             written, n_suppressed = self._lines.get(line, (None, 0))
-            if written is not None and record.created - written < self._seconds:
+            if written is not None and now - written < self._seconds:
                 self._lines[line] = (written, n_suppressed + 1)
                 return False
             self._lines.pop(line, None)
-            self._lines[line] = (record.created, 0)
+            self._lines[line] = (now, 0)
             if len(self._lines) > _N_LINES:
                 del self._lines[next(iter(self._lines))]
         if n_suppressed:

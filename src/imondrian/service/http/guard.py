@@ -79,14 +79,14 @@ class Guard:
 
         A request that needs no body or no token may only have a small body, for which no memory is reserved.
         """
-        limits, last = self._limits, path.rpartition("/")[2]
+        limits, part = self._limits, _part_of_detector(path)
         if _is_public(path):
             return limits.unused_body_bytes, 0
-        if last in _WITH_POINTS.get(method, ()):
+        if part in _WITH_POINTS.get(method, ()):
             return limits.body_bytes, PER_BYTE_OF_POINTS
         if method not in ("PUT", "PATCH"):
             return limits.unused_body_bytes, 0
-        if method == "PUT" and last == "model":
+        if method == "PUT" and part == "model":
             return limits.model_bytes, PER_BYTE_OF_MODELS
         return limits.configuration_bytes, PER_BYTE_OF_POINTS
 
@@ -108,6 +108,12 @@ class Guard:
         if not length.isdigit() or len(length) > _MAX_DIGITS or int(length) > max_bytes:
             return JSONResponse({"detail": f"The body is longer than {max_bytes} bytes."}, 413)
         return None
+
+
+def _part_of_detector(path: str) -> str:
+    """Return the part of a detector that a path names, such as points or model; "" for a detector as a whole."""
+    names = path.split("/")  # of /detectors/{name}/{part}
+    return names[3] if len(names) == len(("", "detectors", "name", "part")) else ""
 
 
 def _is_public(path: str) -> bool:
