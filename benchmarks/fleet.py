@@ -4,8 +4,8 @@ Usage: python benchmarks/fleet.py [--keys 100000] [--distinct 10000] [--blocks 5
 
 Every key has one feature and the default sizes. The first `distinct` keys are shown 256 random rows each, so that their
 windows are full; the others start as copies of them, which saves time and takes the same memory. Then blocks of 100,000
-rows in random order are timed, on one thread. Rates are given by elapsed time and by processor time: on a busy machine
-only the second one says something. With --peer, krcf with one forest per key is measured instead of ours.
+rows in random order are timed, alternately on one and on two threads. Rates are given by elapsed time and by processor
+time: on a busy machine only the second one is meaningful. With --peer, krcf with one forest per key is measured.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import gc
 import resource
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,7 +54,8 @@ def main() -> None:
     n_keys = len(fleet)
     per_key = (resident_bytes() - before) / n_keys
     print(f"{n_keys:,} keys: {fleet.bytes_per_key:,} bytes a key by calculation, {per_key:,.0f} measured")
-    print(f"blocks of {BLOCK:,} rows: {block_rates(fleet, n_keys, options.blocks)}", flush=True)
+    for n_jobs, rates in block_rates(fleet, n_keys, options.blocks, (1, 2)).items():
+        print(f"blocks of {BLOCK:,} rows, threads: {n_jobs}, {rates}", flush=True)
     del fleet
     gc.collect()
     seconds = return_seconds(options.stored)
@@ -79,16 +81,17 @@ def warm_fleet(n_keys: int, n_distinct: int, **settings: Any) -> Any:
     return fleet
 
 
-def block_rates(fleet: Any, n_keys: int, n_blocks: int) -> Rates:
-    """Time blocks of rows in random order."""
-    rng, rates = np.random.default_rng(1), Rates([], [])
-    for _ in range(n_blocks + 1):
+def block_rates(fleet: Any, n_keys: int, n_blocks: int, n_jobs: tuple[int, ...] = (1,)) -> dict[int, Rates]:
+    """Time blocks of rows in random order, alternately with each number of threads."""
+    rng, rates = np.random.default_rng(1), {n: Rates([], []) for n in n_jobs}
+    for _, (n, times) in product(range(n_blocks + 1), rates.items()):
         keys, rows = rng.integers(0, n_keys, BLOCK), rng.normal(size=(BLOCK, 1))
+        fleet._threads.n_jobs = n  # noqa: SLF001
         elapsed, processor = time.perf_counter(), time.process_time()
         fleet.process_many(keys, rows)
-        rates.elapsed.append(BLOCK / (time.perf_counter() - elapsed))
-        rates.processor.append(BLOCK / (time.process_time() - processor))
-    return Rates(rates.elapsed[1:], rates.processor[1:])
+        times.elapsed.append(BLOCK / (time.perf_counter() - elapsed))
+        times.processor.append(BLOCK / (time.process_time() - processor))
+    return {n: Rates(times.elapsed[1:], times.processor[1:]) for n, times in rates.items()}
 
 
 def return_seconds(n_keys: int) -> list[float]:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
-from imondrian import IsolationMondrianForest, MondrianForest
+from imondrian import Fleet, IsolationMondrianForest, MondrianForest, StreamDetector
+from imondrian.base.errors import InvalidInputError
 from imondrian.forest.inputs import number_of_text
 from imondrian.pyod import IMForest
 from tests.optional_models import new_river_forest
@@ -192,3 +193,44 @@ def test_other_text_is_no_number(text):
     except ValueError:
         expected = np.inf
     assert number == (expected if is_plain and np.isfinite(expected) else None)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "g", ">f8", "i4", "?"])
+def test_a_memoryview_is_read_like_the_array(dtype):
+    rows = (4 * X).astype(dtype)
+    views, keys = memoryview(rows), ["a"] * len(rows)
+    expected = StreamDetector(3, seed=0).process_many(rows).score
+    np.testing.assert_array_equal(StreamDetector(3, seed=0).process_many(views).score, expected)
+    in_fleet = Fleet(3, seed=0).process_many(keys, rows).score
+    np.testing.assert_array_equal(Fleet(3, seed=0).process_many(keys, views).score, in_fleet)
+    one_by_one, from_views = StreamDetector(3, seed=0), StreamDetector(3, seed=0)
+    for row in rows:
+        assert repr(from_views.process(memoryview(row))) == repr(one_by_one.process(row))
+
+
+def released_view():
+    view = memoryview(X.copy())
+    view.release()
+    return view
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        memoryview(b"abc" * 80).cast("c", (80, 3)),
+        memoryview(X.astype(complex)),
+        memoryview(np.zeros(80, [("a", "f8"), ("b", "f8"), ("c", "f8")])),
+        memoryview(np.array(1.0)),
+        released_view(),
+    ],
+)
+def test_a_memoryview_without_rows_of_numbers_is_refused(view):
+    for process in (
+        StreamDetector(3).process_many,
+        StreamDetector(3).process,
+        StreamDetector(3).score,
+        lambda rows: Fleet(3).process_many(["a"] * 80, rows),
+        lambda row: Fleet(3).process("a", row),
+    ):
+        with pytest.raises(InvalidInputError):
+            process(view)

@@ -46,9 +46,11 @@ def test_codes_never_change():
 @pytest.mark.parametrize(
     "same",
     [
-        (3, 3.0, "3", np.int8(3), np.float32(3), Decimal(3)),
+        (3, 3.0, "3", "3.0", "3.00", np.int8(3), np.float32(3), Decimal(3), Decimal("3.0")),
+        (-12, -12.0, "-12", "-12.0"),
+        (10**400, "1" + "0" * 400, "1" + "0" * 400 + ".0"),
         (True, np.True_, "true"),
-        (0, -0.0),
+        (0, -0.0, "0", "0.0", "-0.0"),
         (0.1, np.longdouble("0.1"), "0.1"),
         (np.float32(0.1), float(np.float32(0.1)), "0.10000000149011612"),
         (np.float16(0.1), float(np.float16(0.1))),
@@ -56,10 +58,16 @@ def test_codes_never_change():
 )
 def test_equal_values_are_the_same_category(same):
     assert len({category_code(value) for value in same}) == 1
+    assert len(set(category_codes(same))) == 1
+
+
+def test_text_that_only_resembles_an_integer_stays_as_it_is():
+    texts = ["3", "3.", "03", "03.0", "+3.0", "3.0.0", "3.1", "3.10", "v3.0", "3.0 ", "3,0", "3e0", "٣.0", "-0", ".0"]
+    assert len(set(category_codes(texts))) == len(texts)
 
 
 def test_different_values_are_different_categories():
-    values = [True, 1, "True", "1.0", 1.5, "", " ", "a", "A", None]
+    values = [True, 1, "True", "1.10", 1.1, 1.5, "", " ", "a", "A", None]
     assert len({category_code(value) for value in values}) == len(values)
 
 

@@ -108,7 +108,7 @@ def test_other_code_may_read_but_not_write_inside_a_call():
     counter = Counter()
     counter.write(lambda: counter.read(lambda: None))
     assert counter.history[-1] == ("writer", "reader")
-    with pytest.raises(BusyError, match="already inside another call of the same Counter"):
+    with pytest.raises(BusyError, match="already inside another call on the same Counter"):
         counter.write(lambda: counter.write(lambda: None))
 
 

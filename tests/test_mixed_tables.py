@@ -197,7 +197,7 @@ def test_text_in_a_numeric_column_is_named_with_column_row_and_value(make):
         model.decision_function(wrong)
     dates = pd.DataFrame({"country": ["FR"] * 2, "amount": pd.to_datetime(["2020-01-01", "2020-01-02"])})
     for method in (model.decision_function, make(**SMALL).fit):
-        with pytest.raises(InvalidInputError, match="The feature 'amount' must be numbers, but its type is datetime64"):
+        with pytest.raises(InvalidInputError, match="The feature 'amount' must be numeric, but its type is datetime64"):
             method(dates)
 
 

@@ -127,9 +127,7 @@ def test_a_float32_number_is_on_the_same_side_of_a_rounded_cut(cuts, other):
 def test_values_that_float32_cannot_tell_apart_are_reported():
     X = 1.7e9 + np.arange(400.0)[:, None]  # seconds; neighbours in float32 are 128 apart
     model = depth_model(X)
-    with pytest.warns(
-        UserWarning, match=r"of .* cuts separate values .* in feature 0 \(such as 17000.* use dtype='floa"
-    ):
+    with pytest.warns(UserWarning, match=r"cuts separate values .* example 17000.* of feature 0, .* use dtype='floa"):
         to_onnx(model)
     assert_same(model, to_onnx(model, dtype="float64"), X, "float64")
 

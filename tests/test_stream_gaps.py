@@ -417,7 +417,7 @@ def test_text_in_a_numeric_feature_is_named():
         ({"categorical": "country"}, "categorical must be a list of features, but is 'country'"),
         ({"categorical": None}, "categorical must be a list of features, but is None"),
         ({"categorical": [True]}, "categorical is a mask of 1 features, but there are 3"),
-        ({"categorical": ["a", "a"]}, "categorical must be different names, at most 3"),
+        ({"categorical": ["a", "a"]}, "categorical must be at most 3 different names"),
         ({"categorical": ["a", 1]}, "categorical lists the feature 'a', but no feature has this name"),
         ({"missing": "mean"}, "missing must be one of .*, but is 'mean'"),
     ],

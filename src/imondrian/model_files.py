@@ -195,7 +195,7 @@ def _parts(model: Any, extra: dict[str, Any]) -> tuple[storage.PackedForest, dic
     if isinstance(model, Fleet):
         raise InvalidInputError("A fleet can be saved only to a file: use its method save.")
     raise InvalidInputError(
-        f"Only a forest, a fitted estimator, a StreamDetector or a Fleet can be saved, but not {model!r}."
+        f"Only a forest, a fitted estimator, a StreamDetector or a Fleet can be saved, not {model!r}."
     )
 
 

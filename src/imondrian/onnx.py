@@ -25,7 +25,7 @@ from imondrian.models.fitted_model import FittedModel
 INPUT, SCORE, LABEL = "X", "anomaly_score", "is_anomaly"  # names of the input and the outputs
 _DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 _IR_VERSION, _OPSET, _ML_OPSET = 8, 13, 3  # old ones, which many runtimes can read
-_MAX_NODES = 20_000_000  # a file of ONNX has at most 2 GiB, and float32 is exact for integers up to 2 ** 24
+_MAX_NODES = 20_000_000  # an ONNX file has at most 2 GiB, and float32 is exact for integers up to 2 ** 24
 _DEEPEST = np.float64(2000.0)  # a mean depth that has the lowest score
 _LOWEST_SCORE, _HIGHEST_SCORE = 2.0**-1022, 1.0 - 2.0**-53  # as in engine/score_formula.py
 
@@ -33,7 +33,7 @@ _LOWEST_SCORE, _HIGHEST_SCORE = 2.0**-1022, 1.0 - 2.0**-53  # as in engine/score
 def export(
     model: Any, path: str | os.PathLike[str], *, dtype: str = "float32", rows: npt.ArrayLike | None = None
 ) -> None:
-    """Write a model to an ONNX file, which ONNX Runtime can score in Python, Java, C++, C#, JavaScript or Rust.
+    """Write a model to an ONNX file, with which ONNX Runtime scores rows in Python, Java, C++, C#, JavaScript or Rust.
 
     The file has one input, `X` of shape (n_rows, n_features), and two outputs of shape (n_rows,): `anomaly_score`, with
     the type of the input, and `is_anomaly`, boolean. Missing numbers (NaN) are replaced as in the model. A row
@@ -43,7 +43,7 @@ def export(
     Parameters
     ----------
     model : IsolationMondrianForest, imondrian.pyod.IMForest, MondrianForest or StreamDetector
-        A fitted model with `kind="depth"` and without categorical features. Of a detector, the current state is
+        A fitted model with `kind="depth"` and without categorical features. For a detector, the current state is
         exported; the file only scores rows and does not learn them. The threshold of a forest is 0.5.
     path : str or path-like
         The file to write. It is complete at any time: it is written under a temporary name and then renamed.
@@ -157,10 +157,10 @@ def _parts(fitted: FittedModel) -> _Parts:
     n_nodes = int(2 * arrays.heads["n_leaves"].sum())
     if n_nodes > _MAX_NODES:
         raise InvalidInputError(
-            f"The model has {n_nodes:,} nodes, but a file of ONNX holds at most {_MAX_NODES:,}: set max_samples."
+            f"The model has {n_nodes:,} nodes, but an ONNX file holds at most {_MAX_NODES:,}: set max_samples."
         )
     trees = [tree if tree.left.size else _EMPTY_TREE for tree in fitted.forest.trees()]
-    frozen = freeze(arrays)  # with the same numbers of nodes as in Tree: breadth first, and an empty tree is one leaf
+    frozen = freeze(arrays)  # nodes are numbered as in Tree: breadth first, and an empty tree is one leaf
     by_tree = np.split(frozen.depths, frozen.roots[1:].astype(np.int64))
     depths = [each[tree.left < 0] for tree, each in zip(trees, by_tree, strict=True)]
     fill = None if fitted.missing == "raise" else np.asarray(fitted.fill, np.float64)
@@ -258,16 +258,16 @@ def _clipped_between(cuts: Array, lower: Array, upper: Array) -> Array:
 
 
 def _warn_of_merged_values(merged: tuple[_Merged, ...], n_cuts: int, names: list[str] | None) -> None:
-    """Warn of cuts that float32 cannot express, with the feature that has most of them."""
+    """Warn of cuts that float32 cannot express, and name the feature that has the largest number of them."""
     features = np.concatenate([one.features for one in merged])
     counts = np.bincount(features)
     j = int(counts.argmax())
     i = int(np.argmax(features == j))
     a, b = (float(np.concatenate(each)[i]) for each in ([one.lower for one in merged], [one.upper for one in merged]))
     warnings.warn(
-        f"{features.size:,} of {n_cuts:,} cuts separate values that are the same number in float32, most of them in"
-        f" {_name(j, names)} (such as {a!r} and {b!r}). Rows with such values may get other scores than in the model:"
-        " use dtype='float64'.",
+        f"{features.size:,} of {n_cuts:,} cuts separate values that are the same number in float32, for"
+        f" example {a!r} and {b!r} of {_name(j, names)}, the feature with the most such cuts. The scores of such rows"
+        " may differ from those of the model: use dtype='float64'.",
         stacklevel=4,
     )
 
@@ -350,7 +350,7 @@ def _depth_limit(threshold: float) -> float:
     """
     if threshold < _LOWEST_SCORE:
         return np.inf
-    # floats that are not negative have the order of their bits as integers, so bisection finds one exactly
+    # non-negative floats are in the same order as their bits read as integers, so bisection finds the exact one
     bits = bisect_left(range(_DEEPEST.view(np.int64) + 1), True, key=lambda each: _score_of_bits(each) <= threshold)
     return float(np.int64(bits).view(np.float64))
 

@@ -330,6 +330,24 @@ def test_model_files_and_archives_given_as_data_are_named_for_what_they_are(fold
     assert "a zip or Excel file cannot be read line by line" in folder.fails("watch", "some.zip")
 
 
+def test_errors_about_files_name_the_path_that_was_given(folder):
+    folder.write("some.csv", "a,b\n" + "".join(f"{i * i},{i % 7}\n" for i in range(30)))
+    for name in ("loop.csv", "loop.imf"):
+        (folder.folder / name).symlink_to(name)
+    is_loop = "Too many levels of symbolic links.\n"
+    for command in (["detect"], ["watch"], ["watch", "--follow"]):
+        assert folder.fails(*command, "loop.csv") == f"imondrian: loop.csv: {is_loop}"
+    for command in (["info", "loop.imf"], ["score", "loop.imf", "some.csv"]):
+        assert folder.fails(*command) == f"imondrian: loop.imf: {is_loop}"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which no file can be created")
+def test_errors_about_output_do_not_name_the_temporary_file(folder):
+    folder.write("some.csv", "a,b\n" + "".join(f"{i * i},{i % 7}\n" for i in range(30)))
+    for option, path in (("--output", "/proc/out.csv"), ("--report", "/proc/out.html"), ("--save", "/proc/out.imf")):
+        assert folder.fails("detect", "some.csv", option, path).startswith(f"imondrian: {path}: ")
+
+
 def binary_files():
     rng = np.random.default_rng(0)
     arrays = {

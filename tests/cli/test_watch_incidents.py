@@ -286,7 +286,7 @@ def test_wrong_options_give_a_one_line_error(shell):
         (["--gap", HUGE], "gap must be"),
         (["--scored", "s.ndjson"], "--scored needs --incidents"),
         (["--incidents", "--scored", "data.csv"], "is also the input or the model"),
-        (["--silence", "10"], "--silence must be a number above 0 and s, m, h or d"),
+        (["--silence", "10"], "--silence must be a number above 0 followed by s, m, h or d"),
         (["--exec", "no-such-program-here"], "there is no program 'no-such-program-here'"),
         (["--side", "z=low"], "there is no feature 'z'"),
     ):

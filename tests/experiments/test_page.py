@@ -260,4 +260,4 @@ def test_the_page_has_all_methods_and_an_explanation_for_every_difference():
         assert {row["method"] for row in rows} == set(methods)
     text = (REPOSITORY / "docs" / "reproduction.md").read_text()
     assert "unexplained" not in text
-    assert re.search(r"Table II, iMForest: 16 of 16 figures", text)
+    assert re.search(r"Table II, iMForest: 16 of 16 values", text)

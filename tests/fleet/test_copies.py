@@ -150,3 +150,16 @@ def test_an_interrupted_copy_leaves_nothing(tmp_path, monkeypatch):
         Fleet(1, **SMALL).save(path)
     assert path.read_bytes() == b"before"
     assert [each.name for each in tmp_path.iterdir()] == ["fleet.db"]
+
+
+def test_a_name_too_long_for_the_files_beside_the_store_is_refused(tmp_path):
+    fleet = Fleet(1, n_trees=2, window=8, max_samples=4)
+    fleet.process("a", [1.0])
+    fleet.save(tmp_path / ("ä" * 123 + "b"))
+    assert Fleet.load(tmp_path / ("ä" * 123 + "b")).n_rows_of("a") == 1
+    for name in ("ä" * 124, "a" * 255):
+        with pytest.raises(StoreError, match=r"at most 247 bytes, but '.*' has 2"):
+            fleet.save(tmp_path / name)
+        with pytest.raises(StoreError, match="at most 247 bytes"):
+            Fleet(1, n_trees=2, window=8, max_samples=4, store=tmp_path / name)
+    assert len(list(tmp_path.iterdir())) == 1

@@ -75,7 +75,7 @@ def test_labels_never_overlap(n_shown):
         (np.empty((0, 2)), ["a", "b"], 12, r"parts is empty: its shape is \(0, 2\)"),
         ([0.1, 0.2], ["a", "b"], 12, r"parts must have 2 dimension\(s\), but its shape is \(2,\)"),
         ([[0.1, 0.2]], ["a"], 12, r"names must contain 2 name\(s\), one for each feature, but is \['a'\]"),
-        ([[0.0, 0.0]], ["a", "b"], 12, r"none of its 1 row\(s\) has a value other than 0"),
+        ([[0.0, 0.0]], ["a", "b"], 12, r"each of its 1 row\(s\) has a NaN or only zeros"),
         ([[np.nan, 0.1]], ["a", "b"], 12, "explains no score"),
         ([[0.1, 0.2]], ["a", "b"], 0, "n_shown must be between 1 and 200, but is 0"),
     ],

@@ -116,13 +116,20 @@ def test_a_backup_is_refused_if_the_disk_has_too_little_space(tmp_path, monkeypa
     store.close()
 
 
-def test_a_copy_left_over_by_a_killed_process_is_replaced(tmp_path):
+def test_a_copy_left_over_by_a_killed_process_is_replaced_or_deleted_at_the_next_start(tmp_path):
     store = Store(tmp_path)
-    (tmp_path / f"{FILE}.backup").write_bytes(b"half a copy")
+    left_over = [tmp_path / f"{FILE}.unfinished-backup", tmp_path / f"{FILE}.unfinished-backup-journal"]
+    left_over[0].write_bytes(b"half a copy")
     file, n_bytes = store.backup()
     with file:
         content = file.read()
     assert len(content) == n_bytes
     assert content.startswith(b"SQLite format 3\0")
-    assert not (tmp_path / f"{FILE}.backup").exists()
+    assert not left_over[0].exists()
     store.close()
+    for path in left_over:
+        path.write_bytes(b"half a copy")
+    (tmp_path / f"{FILE}.backup").write_bytes(b"a copy of somebody")
+    Store(tmp_path).close()
+    assert not any(path.exists() for path in left_over)
+    assert (tmp_path / f"{FILE}.backup").exists()

@@ -76,9 +76,11 @@ def test_large_bodies_give_the_same_rows_as_numpy(n_features):
 
 
 def test_invalid_values_are_reported_with_their_row_in_the_whole_body():
-    body = json.dumps({"points": [[1.0, 2.0]] * 30_000 + [[1.0, 1e300]]}).encode()
-    with pytest.raises(InvalidInputError, match=r"X\[30000, 1\]"):
-        points_of(body, JSON, ["x", "y"], 100_000)
+    for text, shown in (("1e300", r"1e\+300"), ("-1e999", "-Infinity")):
+        body = b'{"points": [%s[1.0, %s]]}' % (b"[1.0, 2.0]," * 30_000, text.encode())
+        message = rf"'y' of point 30000 must be at most 1e\+153 in absolute value, but is {shown}\."
+        with pytest.raises(InvalidInputError, match=message):
+            points_of(body, JSON, ["x", "y"], 100_000)
     body = json.dumps({"points": [[1.0, 2.0]] * 30_000 + [[1.0]]}).encode()
     with pytest.raises(InvalidInputError, match="Point 30000 must be a list of 2 values"):
         points_of(body, JSON, ["x", "y"], 100_000)

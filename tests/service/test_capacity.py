@@ -386,6 +386,14 @@ def test_only_bodies_that_are_needed_reserve_memory(method, path, needs_body):
     assert status_of(memory, method, path, SMALL_BODY, TOKEN) == 200
 
 
+@pytest.mark.parametrize("name", ["model", "points", "a"])
+def test_a_configuration_has_the_same_limit_whatever_the_name_of_the_detector(name):
+    memory, n_bytes = MemoryBudget(1000 * MIB), Limits().configuration_bytes
+    assert status_of(memory, "PUT", f"/detectors/{name}", n_bytes, TOKEN) == 200
+    assert status_of(memory, "PUT", f"/detectors/{name}", n_bytes + 1, TOKEN) == 413
+    assert status_of(memory, "PUT", f"/detectors/{name}/model", n_bytes + 1, TOKEN) == 200
+
+
 def test_bodies_announced_without_the_token_leave_the_request_memory_free(tmp_path):
     """The clients do not read, so their responses take until a deadline."""
     registry = Registry(tmp_path, Limits(memory_bytes=MIB))

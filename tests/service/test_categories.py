@@ -146,7 +146,7 @@ def test_points_are_forgotten(send):
     status, response = send("DELETE", "/points", {"points": [*rows, [1.0, "KP", True]]})
     assert (status, response["detail"]) == (
         422,
-        "Point 5 is not in the window, or the request has it too often.",
+        "Point 5 is not in the window, or the request contains it more often than the window.",
     )
     assert send("DELETE", "/points", {"points": [ROWS[i] for i in complete]}) == (200, {"n_points": 5})
     reference.forget(rows)
@@ -433,6 +433,26 @@ def test_the_history_has_a_limit_of_bytes_for_labels():
     assert [row.number for row in kept] == list(range(2_000 - len(kept), 2_000))
     assert 30 < len(kept) < 40
     assert kept[-1].point == [code]
+
+
+def test_the_history_after_a_restart_has_the_same_rows():
+    """The labels of the rows of a request count once, before and after a restart."""
+    retention, text = Retention(history_label_bytes=40_000), "x" * 250
+    history, row_format = History(2, [1], retention), RowFormat(["a", "id"], frozenset([1]))
+    for i in range(20):
+        points = [[float(j), f"{i} {j % 10} {text}"] for j in range(100)]
+        rows = rows_of(json.dumps({"points": points}).encode(), "", row_format, 100)
+        kind, content = entry_of_points(rows)
+        scored = [ScoredRow(100 * i + j, 0.5, 1.0, False) for j in range(100)]
+        history.add(Entry(i + 1, kind, content, None, float(i)), scored)
+    again = History(2, [1], retention)
+    again.restore(history.to_bytes())
+    assert 1_000 < len(history.rows()) < 2_000
+    assert again.to_bytes() == history.to_bytes()
+    assert [row._replace(surprise=0.0) for row in again.rows()] == [row._replace(surprise=0.0) for row in history.rows()]
+    history.add(Entry(21, kind, content, None, 20.0), [row._replace(number=row.number + 100) for row in scored])
+    again.add(Entry(21, kind, content, None, 20.0), [row._replace(number=row.number + 100) for row in scored])
+    assert again.to_bytes() == history.to_bytes()
 
 
 def test_parsing_many_categories_needs_little_memory():

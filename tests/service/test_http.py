@@ -211,7 +211,7 @@ WRONG_BODIES = [
     (b'{"points": [[1, NaN]]}', "NaN"),
     (b'{"points": [[1, Infinity]]}', "Infinity"),
     (b'{"points": [[1, 1e999]]}', "inf"),
-    (b'{"points": [[1, 1' + b"0" * 400 + b"]]}", "'y' of point 0 must be a number that fits into 64 bits"),
+    (b'{"points": [[1, 1' + b"0" * 400 + b"]]}", "'y' of point 0 must be a number within the range of a 64-bit float"),
     (b'{"points": [[1, 1e300]]}', "1e+300"),
     (b'{"points": [{}]}', "Point 0 has no value: everything is missing."),
     (b'{"points": [{"x": 1, "y": 2, "z": 3}]}', "'z'"),

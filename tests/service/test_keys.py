@@ -124,7 +124,7 @@ def test_wrong_points_are_refused_with_a_message(shared_registry, point, message
         ({"learn_anomalies": False}, "learn_anomalies must be True with a key, but is False."),
         ({"max_bytes": 1000}, "max_bytes must be between "),
         ({"max_bytes": 2**40}, "max_bytes must be between "),
-        ({"key": None, "max_bytes": 10**8}, "max_bytes is the memory of keys: it needs the setting key."),
+        ({"key": None, "max_bytes": 10**8}, "max_bytes limits the memory of keys, so it requires the setting key."),
     ],
 )
 def test_wrong_configurations_are_refused_with_a_message(shared_registry, settings, message):

@@ -4,21 +4,23 @@ import logging
 
 import pytest
 
+from imondrian.service import server
 from imondrian.service.server import RepeatFilter
 
 
 @pytest.fixture
-def log(caplog):
+def log(caplog, monkeypatch):
     logger, repeats = logging.getLogger("imondrian.test.repeats"), RepeatFilter(seconds=60.0)
     logger.addFilter(repeats)
     now = [1000.0]
+    monkeypatch.setattr(server.time, "monotonic", lambda: now[0])
 
     def write(message, *values, error=None, after=0.0):
         now[0] += after
         record = logger.makeRecord(
             logger.name, logging.ERROR, "", 0, message, values, error and (type(error), error, None)
         )
-        record.created = now[0]
+        record.created = 1e9 - now[0]  # a clock that is set back changes nothing
         logger.handle(record)
         return caplog.messages
 

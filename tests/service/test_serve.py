@@ -206,6 +206,13 @@ def test_the_service_responds_despite_more_connections_and_detectors_than_descri
     assert "serving" in last
 
 
+def test_a_lower_limit_on_detectors_with_a_key_alone_is_reported():
+    few = Limits()._replace(keyed_detectors=630)
+    assert list(server._warnings(None, None, ConnectionLimits(), Limits())) == []
+    (warning,) = server._warnings(None, None, ConnectionLimits(), few)
+    assert warning.startswith("at most 1000 connections instead of 1000, and 630 detectors with a key instead of 1000")
+
+
 # -- files ----------------------------------------------------------------------------------------------------------
 
 

@@ -314,7 +314,7 @@ def test_an_unusable_row_gets_null_on_request(bad_frame, forest):
         ({"label": "ANOMALY_SCORE"}, "The result column 'ANOMALY_SCORE' has the name of another"),
         ({"kind": "best"}, "best"),
         ({"on_error": 3}, "on_error must be one of"),
-        ({"model": "forest"}, "can be saved, but not 'forest'"),
+        ({"model": "forest"}, "can be saved, not 'forest'"),
     ],
 )
 def test_invalid_arguments_of_score_are_named(frame, forest, arguments, message):

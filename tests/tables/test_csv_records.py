@@ -11,8 +11,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.tables import text_parsing
-from imondrian.tables.csv_records import RecordCutter, first_records, long_fields, structural_quotes
+from imondrian.tables import csv_records, text_parsing
+from imondrian.tables.csv_records import (
+    MAX_FIELDS,
+    RecordCutter,
+    first_records,
+    first_wide_record,
+    long_fields,
+    structural_quotes,
+)
 from imondrian.tables.table_reader import Table, TextLayout
 from imondrian.tables.text_parsing import ReadingFacts, TextSource, read_csv, read_ndjson
 
@@ -235,3 +242,46 @@ def test_the_last_record_may_have_line_ends_in_quotes_and_none_at_its_end(tmp_pa
     frame = Table(str(path), layout=TextLayout(separator=",")).read_all()
     assert frame.columns == ["a\nb", "c"]
     assert frame.rows() == [("d\ne", "f")]
+
+
+@given(text=TEXTS, separator=SEPARATORS, n_fields=st.integers(1, 6))
+def test_the_first_wide_record_is_found(text, separator, n_fields):
+    text = text.replace("S", separator)
+    widths = [len(row) for row in rows_of_csv(text, separator)]
+    expected = next((i for i, width in enumerate(widths) if width > n_fields), None)
+    with patch.object(csv_records, "MAX_FIELDS", n_fields):
+        assert first_wide_record(text.encode(), separator) == expected
+
+
+WIDE = "," * MAX_FIELDS
+ROWS = "1,2\n" * 60  # the first 50 are examined with the header
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"a,b\n{ROWS}{WIDE}\n3,4\n", "row 61 has more than 100,000 fields"),
+        (f'a,b\n{ROWS}1,2"\n\n{WIDE}x\n3,4\n', "row 62 has more than 100,000 fields"),
+        (f'a,b\n{ROWS},"\n"{WIDE}\n3,4\n', "row 61 has more than 100,000 fields"),
+        (f"a,b\n1,2\n{WIDE}\n3,4\n", "one of the first lines has more than 100,000 fields"),
+        (f"{WIDE}\n1,2\n", "one of the first lines has more than 100,000 fields"),
+        (f"{WIDE.replace(',', '|')}\n1,2\n", "one of the first lines has more than 100,000 fields"),
+    ],
+)
+def test_a_record_with_too_many_fields_is_refused(tmp_path, text, problem):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match=f"t.csv: {problem}"):
+        Table(str(path)).read_all()
+
+
+def test_separators_in_quotes_are_no_fields(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f'a,b\n1,"{WIDE}"\n5" pipe,"{WIDE}\n{WIDE}"\n')
+    assert Table(str(path)).read_all().rows() == [("1", WIDE), ('5" pipe', f"{WIDE}\n{WIDE}")]
+
+
+def test_a_table_may_have_many_columns(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{','.join(f'c{j}' for j in range(MAX_FIELDS))}\n{WIDE[1:]}\n")
+    assert Table(str(path)).read_all().shape == (1, MAX_FIELDS)

@@ -39,7 +39,16 @@ def test_a_chosen_encoding_is_used_with_any_block_size(name, n_bytes):
     assert read(text.encode(name), name, n_bytes) == (text, None)
 
 
-@given(n_ascii=st.integers(0, 50), n_bytes=st.integers(4, 30))
+@given(n_ascii=st.integers(0, 50), n_bytes=st.integers(1, 30))
+def test_windows_1252_is_recognised_by_the_last_byte(n_ascii, n_bytes):
+    text = "a" * n_ascii + "é"
+    assert read(text.encode("cp1252"), n_bytes=n_bytes) == (
+        text,
+        "the text is not UTF-8 and was read as Windows-1252 (--encoding chooses another one)",
+    )
+
+
+@given(n_ascii=st.integers(0, 50), n_bytes=st.integers(1, 30))
 def test_the_encoding_is_recognised_after_any_amount_of_ascii(n_ascii, n_bytes):
     text = "a" * n_ascii + "€ é"
     assert read(text.encode(), n_bytes=n_bytes)[0] == text

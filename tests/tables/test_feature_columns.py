@@ -122,6 +122,14 @@ def test_categories_become_codes():
     assert points[:, 3].tolist() == [codes[3], codes[3], codes[2.5], MISSING_CODE, MISSING_CODE]
 
 
+def test_integers_with_gaps_have_the_same_codes_as_numbers_and_as_exported_text():
+    numbers = pl.DataFrame({"code": [3.0, None, 0.0, -12.0, 3.0]})
+    exported = pl.read_csv(numbers.write_csv().encode(), infer_schema=False)
+    assert exported["code"].to_list() == ["3.0", None, "0.0", "-12.0", "3.0"]
+    codes = [TableColumns(frame).points([category("code")]).tolist() for frame in (numbers, exported)]
+    assert codes[0] == codes[1] == [[category_code(value)] for value in (3, None, 0, -12, 3)]
+
+
 @pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["FR", "DE"]), pl.String])
 def test_every_type_of_text_has_the_same_codes(dtype):
     frame = pl.DataFrame({"a": pl.Series(["FR", "DE", None, "FR"], dtype=dtype)})

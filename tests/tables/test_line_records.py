@@ -186,3 +186,12 @@ def test_a_header_is_recognised_by_its_names():
     parse, _ = parser_for(b"a,b,c", None, None, has_header=True)
     assert [parse.is_header(line) for line in (b"a,b,c", b"c,a,b", b"a,b,c,d", b'"a",c')] == [True] * 4
     assert [parse.is_header(line) for line in (b"1,2,3", b"a,2,3", b"x,y,z", b"a,b,\xe9")] == [False] * 4
+
+
+def test_a_line_with_too_many_fields_is_refused():
+    parse, _ = parser_for(b"a,b", None, None, has_header=True)
+    with pytest.raises(InvalidInputError, match="the line has more than 100,000 fields"):
+        parse(b"," * 100_000)
+    with pytest.raises(InvalidInputError, match="the line has more than 100,000 fields"):
+        parser_for(b"," * 100_000, None, None, has_header=True)
+    assert parse(b'1,"%s"' % (b"," * 100_000)).values == {"a": "1", "b": "," * 100_000}

@@ -19,7 +19,7 @@ NO_INCIDENT = -1  # in arrays of incident numbers
 N_REASONS = 5  # largest number of reasons that an incident stores
 SIDES = ("high", "low", "both")
 _OPENS_ALONE = 1.0  # a single alarm opens an incident if its surprise is this much above the threshold: 10 times rarer
-_EXPLAINED_AGAIN = 1.0  # an incident is explained again when the surprise of its peak has grown by this much
+_EXPLAINED_AGAIN = 1.0  # an incident is explained again at an alarm that exceeds the last explained surprise by this
 
 Side = Literal["high", "low", "both"]
 
@@ -145,8 +145,8 @@ class AlarmReason(NamedTuple):
     median: float  # of what was expected
     low: float  # 5 % quantile of what was expected
     high: float  # 95 % quantile of what was expected
-    count: int | None = None  # type: ignore[assignment]  # of a category: how many points before had it (hides tuple.count)
-    n_points: int = 0  # number of points before
+    count: int | None = None  # type: ignore[assignment]  # of a category: earlier points with it (hides tuple.count)
+    n_points: int = 0  # number of earlier points
     view: View | None = None  # of a time series: in which view the value is unusual; None without views
 
 
@@ -375,7 +375,10 @@ class IncidentTracker:
         numbers = [incident.number for incident in latest]
         is_expected = numbers == list(range(self.n_opened - len(latest), self.n_opened))
         if len(latest) > N_INCIDENTS_STORED or not is_expected or any(incident.is_open for incident in latest[:-1]):
-            raise ValueError(f"the numbers of the incidents must be the latest of {self.n_opened}, but are {numbers}.")
+            raise ValueError(
+                f"the incidents must be the latest of {self.n_opened}, at most {N_INCIDENTS_STORED}, and only the last"
+                f" may be open, but their numbers are {numbers}."
+            )
         self.latest, run = tuple(latest), state["run"]
         self._run = None if run is None else _restored_run(run, n_seen)
         self._explained = _finite(state["explained"])
@@ -472,7 +475,7 @@ def _restored_run(run: Any, n_seen: int) -> _Run:
 
 
 def _finite(value: Any) -> float:
-    """Return a number of a file; raise ValueError if it is not finite."""
+    """Return a number from a file; raise ValueError if it is not finite."""
     number = number_or_nan(value)
     if not math.isfinite(number):
         raise ValueError(f"the numbers of an incident must be finite numbers, but one is {value!r:.200}.")

@@ -1,5 +1,6 @@
 """The distribution of the scores of a batch: how improbable a score is among them."""
 
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ _MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for a
 
 
 class ScoreDistribution:
-    """A histogram of scores with a tail fitted to the highest, for their surprise; see `imondrian.engine.surprise`.
+    """A histogram of scores, with a tail fitted to the highest, from which surprises follow; see `engine/surprise.py`.
 
     If more scores are surprising than expected, they are weighted down, so that many anomalies do not make each other
     look ordinary. This works for up to a tenth of the scores, if there are at least 500.
@@ -35,7 +36,6 @@ class ScoreDistribution:
 
     def __init__(self, histogram: Array) -> None:
         self._clock = new_clock()
-        self._histogram = self._with_weights(histogram)
         self.counted = histogram
 
     @classmethod
@@ -92,12 +92,15 @@ class ScoreDistribution:
         histogram[:, bins.astype(np.intp)] = counts, sums
         return cls(histogram)
 
-    def _with_weights(self, histogram: Array) -> Array:
-        """Return the histogram in which the surprising scores are weighted down to their expected share of all scores.
+    @cached_property
+    def _histogram(self) -> Array:
+        """The histogram in which the surprising scores are weighted down to their expected share of all scores.
 
         At first the highest scores are all suspected; those that are not surprising given the others are cleared, until
-        none is left to clear. Then scores that were not suspected may turn out to be surprising too.
+        none is left to clear. Then scores that were not suspected may turn out to be surprising too. This takes 2 ms,
+        and a model that is loaded may never need it.
         """
+        histogram = self.counted
         bins = np.flatnonzero(histogram[COUNT])
         counts = histogram[COUNT, bins]
         is_surprising = _suspects(counts)

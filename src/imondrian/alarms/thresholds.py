@@ -46,8 +46,8 @@ _TEXT = re.compile(
     r"\s*(top|surprise|score)\s+([0-9]+\.?[0-9]*|\.[0-9]+)(?:e([-+]?[0-9]+))?\s*(%?)\s*", re.IGNORECASE | re.ASCII
 )
 _FORMS = (  # of a threshold
-    "a probability below 0.5, 0.5 (scores above 0.5), 'kmeans', or a string such as 'top 5%', 'surprise 3' or"
-    " 'score 0.6'"
+    "a probability below 0.5, the number 0.5 (anomalies have scores above 0.5), 'kmeans', or a string such as 'top 5%',"
+    " 'surprise 3' or 'score 0.6'"
 )
 _MIN_PROBABILITY, _MAX_SURPRISE = 1e-300, 300.0
 # the rule for each word, and its largest value

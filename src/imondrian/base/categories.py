@@ -1,6 +1,7 @@
 """Categories as numbers: a category becomes an integer below 2**53 that depends only on its text."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from decimal import Decimal
@@ -14,12 +15,13 @@ from imondrian.base.errors import InvalidInputError
 
 _BITS_DROPPED = 11  # of 64: every integer below 2**53 is a float64
 _MISSING_KEY, _TEXT_KEY = b"missing", b"text"
+_ZERO_FRACTION = re.compile(r"(?:-?[1-9][0-9]*|(-?0))\.0+")  # an integer written as a float: 3.0, -12.00
 _MAX_DIGITS = 4300  # of an integer; Python does not write longer ones
 _MAX_SHOWN_LENGTH = 100  # characters of a value in an error message
 
 
 def category_text(value: Any) -> str:
-    """Return the text that identifies a category. Equal numbers are the same category: 3, 3.0 and "3" are "3".
+    """Return a category as text: 3 and 3.0 are "3", True is "true", and text is itself.
 
     A float of another precision is converted to float64 first, so float32 0.1 is "0.10000000149011612". A member of an
     enumeration is its value.
@@ -49,14 +51,18 @@ def category_text(value: Any) -> str:
 def category_code(value: Any) -> float:
     """Return the number that stands for a category: always the same for the same text, on every machine.
 
-    None and NaN are a category of their own, `MISSING_CODE`.
+    Equal numbers are the same category: 3, 3.0, "3" and "3.0". (A column of integers with gaps is exported as floats.)
+    Text with other digits after the point is taken as it is ("1.1" and "1.10" may be versions). None and NaN are a
+    category of their own, `MISSING_CODE`.
 
     Examples
     --------
     >>> category_code("FR")
     6257867736028357.0
+    >>> category_code("3.0") == category_code("3") == category_code(3.0)
+    True
     """
-    return MISSING_CODE if is_missing(value) else _hashed(category_text(value), _TEXT_KEY)
+    return MISSING_CODE if is_missing(value) else _hashed(_without_zero_fraction(category_text(value)), _TEXT_KEY)
 
 
 def category_codes(values: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -87,6 +93,14 @@ def _known_code(value: Any, known: dict[tuple[type, Any], float]) -> float:
     if code is None:
         code = known[key] = category_code(value)
     return code
+
+
+def _without_zero_fraction(text: str) -> str:
+    """Return the text of an integer without a fraction of zeros; other text as it is."""
+    match = _ZERO_FRACTION.fullmatch(text)
+    if match is None:
+        return text
+    return text.partition(".")[0] if match[1] is None else "0"  # also for -0.0
 
 
 def _number_text(number: Any) -> str:

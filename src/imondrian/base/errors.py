@@ -30,7 +30,7 @@ class NothingSavedError(DamagedFileError):
 
 
 class BusyError(ImondrianError, RuntimeError):
-    """A signal handler called a method while another call of the same object was running. Nothing was changed."""
+    """A signal handler called a method while another call on the same object was running. Nothing was changed."""
 
 
 class StoreError(ImondrianError, OSError):

@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from imondrian.base.errors import InvalidInputError
+
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
@@ -15,15 +17,30 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     The file is written next to the target, synced and renamed. A path that is not a regular file (a pipe, a device)
     cannot be replaced and is written directly.
     """
-    path = real_path(path)  # replace the target of a link, not the link
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
+    target = real_path(path)  # replace the target of a link, not the link
+    if target.exists() and not target.is_file():
+        with target.open("wb") as file:
             yield file
         return
-    with replacement(path) as temporary, open(temporary, "x+b", opener=_open_private) as file:
+    with (
+        _errors_that_name(path, target),
+        replacement(target) as temporary,
+        open(temporary, "x+b", opener=_open_private) as file,
+    ):
         yield file
         file.flush()
         os.fsync(file.fileno())
+
+
+@contextmanager
+def _errors_that_name(path: str | os.PathLike[str], target: Path) -> Iterator[None]:
+    """Name the path that the caller knows in errors about a temporary file."""
+    try:
+        yield
+    except OSError as error:
+        if str(error.filename).startswith(str(target.parent / _temporary_start(target))):
+            error.filename, error.filename2 = os.fspath(path), None
+        raise
 
 
 @contextmanager
@@ -32,7 +49,7 @@ def replacement(path: Path) -> Iterator[Path]:
 
     The caller creates the file and syncs it.
     """
-    temporary = path.parent / f".{path.name[:50]}.{secrets.token_hex(8)}"
+    temporary = path.parent / f"{_temporary_start(path)}{secrets.token_hex(8)}"
     try:  # entered before the file exists, so that an interruption always deletes it
         yield temporary
         temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else _default_mode())
@@ -42,6 +59,19 @@ def replacement(path: Path) -> Iterator[Path]:
             temporary.unlink()
         raise
     _sync_folder(path.parent)
+
+
+def _temporary_start(path: Path) -> str:
+    """Return how the names of temporary files begin."""
+    return f".{path.name[:50]}."
+
+
+def check_exists(path: str | os.PathLike[str]) -> None:
+    """Raise InvalidInputError if a file is missing, and OSError if its path cannot be used, as with circular links."""
+    try:
+        os.stat(path)  # noqa: PTH116 (Path.exists returns False for circular links)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidInputError(f"{os.fspath(path)}: file not found.") from None
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:

@@ -2,7 +2,7 @@
 
 An object has four stripes and a writer lock. A reader holds the stripe of its thread. A writer acquires all stripes and
 then the writer lock, which is therefore held only while the object may change, never while a writer waits. All are
-locks of the interpreter, and methods acquire them only by ``with``, so that an interruption (Ctrl+C) can never leave
+implemented in C, and methods acquire them only by ``with``, so that an interruption (Ctrl+C) can never leave
 one of them held; a counter of readers in Python code could stay too high forever. A fork waits until no object is being
 changed: it acquires all writer locks, without ``with`` (see `_hold_all`).
 """
@@ -140,7 +140,7 @@ def _check_caller(instance: object) -> None:
 
 
 def _busy_error(instance: object) -> BusyError:
-    return BusyError(f"This thread is already inside another call of the same {type(instance).__name__}.")
+    return BusyError(f"This thread is already inside another call on the same {type(instance).__name__}.")
 
 
 # -- forks ------------------------------------------------------------------------------------------------------------

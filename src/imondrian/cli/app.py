@@ -197,7 +197,7 @@ def explain(*, rows: str | None, **values: Any) -> None:
     click.option(
         "--max-memory",
         metavar="SIZE",
-        help="With --by: upper bound of the memory for detectors, such as 500MB or 2GB. The least recently used keys"
+        help="With --by: upper bound on the memory for detectors, such as 500MB or 2GB. The least recently used keys"
         " move to the model file; without --model they are dropped.  [default: no bound]",
     ),
     click.option("--explain", is_flag=True, help="Add an explanation to anomalies; slower."),
@@ -446,7 +446,8 @@ def reproduce(**values: Any) -> None:
 @click.option(
     "--max-memory",
     metavar="SIZE",
-    help="Memory of all detectors together, such as 500MB or 16GB; more detectors are refused.  [default: 4 GiB]",
+    help="Upper bound on the memory of all detectors together, such as 500MB or 16GB; a new detector that would exceed"
+    " it is refused.  [default: 4 GiB]",
 )
 def serve(
     *,

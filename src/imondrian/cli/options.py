@@ -469,7 +469,7 @@ INCIDENTS = grouped(
     click.option(
         "--silence",
         metavar="TIME",
-        help="No input for this long is an incident too: a number and s, m, h or d, such as 30s or 10m.",
+        help="No input for this long is an incident too: a number followed by s, m, h or d, such as 30s or 10m.",
     ),
     click.option(
         "--exec",

@@ -206,10 +206,10 @@ def describe_rule(rule: Rule, rows: str = "rows that the model was fitted on") -
         return "score of an average point" if rule.value == 0.5 else "a fixed score"
     if rule.name == SHARE:
         return f"the top {100.0 * rule.value:.4g}% of the {rows}"
-    return f"surprise above {rule.value:.4g}: about 1 in {_whole_number(1.0 / rule.probability)} ordinary rows"
+    return f"surprise above {rule.value:.4g}: about 1 in {_rounded(1.0 / rule.probability)} ordinary rows"
 
 
-def _whole_number(value: float) -> str:
+def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value < _MAX_WRITTEN_OUT else f"{value:.3g}"
 
 

@@ -29,7 +29,7 @@ class WatchDetector:
     detector_options : DetectorOptions
         Parameters of a new detector; a resumed detector must agree with those that are set.
     settings : AlarmSettings
-        Threshold and rules for incidents; a resumed detector is changed to those that are set.
+        Threshold and rules for incidents; those that are set replace the ones of a resumed detector.
     console : Console
         Where to print notes.
 
@@ -115,7 +115,7 @@ class WatchDetector:
         self.position, self._position_after = self._current_position(), None
 
     @property
-    def is_due(self) -> bool:
+    def is_save_due(self) -> bool:
         """Whether --save-every rows have passed since the detector was saved."""
         every = self._options.save_every
         return every is not None and self.n_seen - self._n_saved >= every

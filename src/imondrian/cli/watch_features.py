@@ -1,4 +1,4 @@
-"""The features of a stream, chosen by its first record, and their values in every record."""
+"""The features of a stream, chosen from its first record, and their values in every record."""
 
 import json
 import math
@@ -96,7 +96,7 @@ class StreamChoice(NamedTuple):
         return bool(names) and all(is_missing(record[name]) for name in names)
 
     def choose(self, record: Values, *, allows_gaps: bool) -> tuple[StreamFeatures, dict[str, str]]:
-        """Choose the features by the first record; return them, and the reasons why other columns are not features.
+        """Choose the features from the first record; return them, and the reasons why other columns are not features.
 
         Raises
         ------

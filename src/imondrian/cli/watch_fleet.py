@@ -16,7 +16,7 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.key_store import is_fleet_file
 
 _POSITION, _N_SEEN, _KEYS = "position", "n_seen", "keys"  # among the extra values of the model file
-_FIXED = ("shingle", "missing", "learn_anomalies")  # options of `watch` that a fleet does not have
+_NOT_IN_FLEET = ("shingle", "missing", "learn_anomalies")  # options of `watch` that a fleet does not have
 _MAX_ROWS = 2**53
 
 
@@ -64,7 +64,7 @@ class WatchFleet:
     ) -> None:
         self._options = options
         explicit = explicit_options(detector_options)
-        self._explicit_options = {name: value for name, value in explicit.items() if name not in _FIXED}
+        self._explicit_options = {name: value for name, value in explicit.items() if name not in _NOT_IN_FLEET}
         self._keys = [name for text in keys for name in text.split(",") if name]
         text = options.max_memory
         self._max_bytes = None if text is None else parse_bytes(text, "--max-memory")
@@ -103,7 +103,7 @@ class WatchFleet:
         return self._n_before + self._n_done
 
     @property
-    def is_due(self) -> bool:
+    def is_save_due(self) -> bool:
         """Whether --save-every rows have passed since the fleet was saved."""
         every = self._options.save_every
         return every is not None and self.n_seen - self._n_saved >= every

@@ -180,7 +180,7 @@ def open_incident(detector: StreamDetector | None) -> Incident | None:
 
 
 def reason_text(reason: Reason, names: list[str]) -> str:
-    """Return a reason in words; for a series with one value, leave out its share, which is always 100 %."""
+    """Return a reason in words; for a series with one feature, leave out the share, which is always 100 %."""
     return str(reason).removesuffix(", 100%") if reason.view is not None and len(names) == 1 else str(reason)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from imondrian.base.errors import InvalidInputError
+from imondrian.base.files import check_exists
 from imondrian.cli.console import Console
 from imondrian.cli.options import SourceOptions, WatchOptions
 from imondrian.tables.followed_file import FollowedFile
@@ -85,7 +86,7 @@ class WatchInput:
             with self._followed_lines() as self._lines:
                 yield
         else:
-            _check_exists(path)
+            check_exists(path)
             with Path(path).open("rb", buffering=0) as file:
                 self._lines = Lines(Pipe(file.fileno()), reports_pauses=True)
                 yield
@@ -121,7 +122,7 @@ class WatchInput:
         path, stored = self._source.path, self._position
         found = None if stored is None else _find_file(stored, path)
         if stored is None or found is None:
-            _check_exists(path)
+            check_exists(path)
             if not Path(path).is_file():
                 raise InvalidInputError(f"{path} must be a regular file to be followed.")
         if stored is None:
@@ -260,8 +261,3 @@ def _modification_time(file: Path) -> float:
         return file.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _check_exists(path: str) -> None:
-    if not Path(path).exists():
-        raise InvalidInputError(f"{path}: file not found.")

@@ -35,7 +35,7 @@ class KeyedRows(NamedTuple):
 
 
 class KeyIncidents:
-    """Describes the incidents of a fleet; remembers number and time of rows that a later opening or closing may name.
+    """Describes the incidents of a fleet; remembers the rows that a later opening or closing may name.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class KeyIncidents:
         return events
 
     def row_of(self, key: Key, index: int) -> StreamRow | None:
-        """Return the row of a key with an index, if it is remembered."""
+        """Return the row with this index among those of the key; None if it is not remembered."""
         return self.alarms.get(key, {}).get(index)
 
     def _remember(self, rows: KeyedRows, events: tuple[KeyEvent, ...]) -> dict[Key, int]:
@@ -80,7 +80,7 @@ class KeyIncidents:
         return latest
 
     def _forget(self, fleet: Fleet, latest: dict[Key, int]) -> None:
-        """Forget the rows that no later event can name."""
+        """Forget the rows that no later event can name, and those of the oldest keys if there are too many keys."""
         for key, index in latest.items():
             alarms = self.alarms.get(key, {})
             if not alarms or index - max(alarms) >= fleet.rules.gap:

@@ -24,7 +24,7 @@ def parse_duration(text: str, name: str) -> float:
     seconds = seconds_of(text)
     if not seconds:
         raise InvalidInputError(
-            f"{name} must be a number above 0 and s, m, h or d, such as 30s or 10m, but is {text!r:.200}."
+            f"{name} must be a number above 0 followed by s, m, h or d, such as 30s or 10m, but is {text!r:.200}."
         )
     return seconds
 
@@ -80,8 +80,8 @@ class Silence:
         self._since = None
         return [closed]
 
-    def hear(self, n_rows: int, last_time: TimeValue) -> None:
-        """Restart the clock after the last of n_rows rows was processed."""
+    def record_rows(self, n_rows: int, last_time: TimeValue) -> None:
+        """Record that n_rows rows have been processed so far, and restart the clock."""
         self._heard, self._last_row, self._last_time = time.monotonic(), n_rows, last_time
 
     def check(self) -> list[dict[str, Any]]:
@@ -115,8 +115,8 @@ def restored_silence(value: Any, model: str) -> SilenceState:
         return SilenceState()
     is_valid = isinstance(value, dict) and set(value) == set(SilenceState._fields)
     state = SilenceState(**value) if is_valid else SilenceState(-1)
-    is_number = type(state.n_silences) is int and (0 if state.since is None else 1) <= state.n_silences <= _MAX_NUMBER
-    is_since = state.since is None or (type(state.since) is float and 0.0 <= state.since <= _MAX_TIME)
-    if not is_number or not is_since or not is_time(state.last_time):
+    is_count = type(state.n_silences) is int and (0 if state.since is None else 1) <= state.n_silences <= _MAX_NUMBER
+    is_start = state.since is None or (type(state.since) is float and 0.0 <= state.since <= _MAX_TIME)
+    if not is_count or not is_start or not is_time(state.last_time):
         raise InvalidInputError(f"{model}: the stored silence is invalid: {value!r:.200}.")
     return state

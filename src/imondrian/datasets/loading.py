@@ -60,7 +60,7 @@ def load(
     InvalidInputError
         If there is no data set of that name, or a package that is needed to read the file is missing.
     DamagedFileError
-        If a file in the data folder cannot be read or has other content.
+        If a file in the data folder cannot be read or does not match the catalogue.
     MissingDatasetError
         If the data set is not found and cannot be downloaded.
 
@@ -167,4 +167,6 @@ def _save(content: Content, path: Path) -> None:
     try:
         npz_files.write(path, content)
     except OSError as error:
-        warnings.warn(f"{path} cannot be written, so it will be downloaded again next time: {error}.", stacklevel=4)
+        warnings.warn(
+            f"{path} cannot be written, so the data set will be downloaded again next time: {error}.", stacklevel=4
+        )

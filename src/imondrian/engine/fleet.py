@@ -71,7 +71,7 @@ class Block(NamedTuple):
     order: Array  # positions in X, group by group
     X: Array  # points; an unusable row is NaN
     scores: Array  # output; NaN for an unusable row
-    deviations: Array  # output: distances from the mean of the key's window, in standard deviations
+    deviations: Array  # output: signed distances from the mean of the key's window, in standard deviations
 
 
 class LabelRule(NamedTuple):
@@ -285,7 +285,7 @@ def label_by_share(shard: Shard, rule: LabelRule, block: Block, labels: Labels) 
 
 @kernel
 def label_by_two_means(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
-    """Label the scored rows of a block: scores in the upper one of two clusters are anomalies."""
+    """Label the scored rows of a block: scores in the upper of two clusters are anomalies."""
     for g in range(block.groups.size):
         k = block.groups[g]["detector"]
         for p in rows_to_label(shard, block, g):

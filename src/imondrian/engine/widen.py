@@ -15,7 +15,7 @@ def widened(trees: Trees, n_numbers: int, codes: Array, rarity: float) -> Trees:
     trees : Trees
         The trees.
     n_numbers : int
-        Number of new numbers, which are 0.
+        Number of new numeric features; their values are 0.
     codes : array
         Code of each new categorical feature.
     rarity : float

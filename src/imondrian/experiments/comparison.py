@@ -1,4 +1,4 @@
-"""Comparison of our results with the paper's: means over repeats, and differences larger than chance explains."""
+"""Comparison of our results with the paper's: means over repeats, and differences beyond a tolerance."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Checks of possible causes where our results differ from the paper's; each possible cause is measured."""
+"""Checks of differences between our results and the paper's: the effect of each possible cause is measured."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple

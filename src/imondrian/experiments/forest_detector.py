@@ -15,7 +15,7 @@ class ForestDetector:
     Parameters
     ----------
     max_samples : int or None
-        Maximum number of points in a tree: 256 in the paper's batches, None (all) in its streams.
+        Maximum number of points in a tree: 256 in the paper's batch experiments, None (all) in its online ones.
     kind : str, default="depth"
         The score; "depth" is the paper's.
     scale : None or "std", default=None

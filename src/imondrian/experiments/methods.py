@@ -24,7 +24,7 @@ from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, 
 from imondrian.experiments.forest_detector import ForestDetector
 
 _WARM_UP_ROWS = 2_100  # enough to compile the kernels for many rows, too
-_PSI = 256  # of the paper's batches
+_PSI = 256  # points per tree in the paper's batch experiments
 _NEIGHBOURS = 10  # of LOF in the paper
 _OVERSAMPLING = 0.1  # of osPCA in the paper
 

@@ -1,7 +1,7 @@
 """The compared systems as implemented in the authors' published scripts, only to explain Table III.
 
 They differ from their descriptions. With the stages of those scripts, they give the results of the paper to two digits,
-except for some of Satellite. The systems as described in their sources are in `baselines`.
+except for some on Satellite. The systems as described in their sources are in `baselines`.
 """
 
 from abc import ABC, abstractmethod
@@ -152,7 +152,7 @@ class PublishedOsPCA1(PublishedScript):
         means = _outer(others.mean)
         products = others.products / others.n[:, None, None]
         copied = (products + self.ratio * squared_lengths) / (1.0 + self.ratio) - means
-        return _turned(_dominant(products - means), _dominant(copied))
+        return _outlierness(_dominant(products - means), _dominant(copied))
 
     def _later_scores(self, x: Array, others: Moments) -> Array:
         return self._first_scores(x, others)
@@ -162,8 +162,8 @@ class PublishedOsPCA2(PublishedScript):
     """OsPCA2 of the published script.
 
     It differs from its description: all scores of the first stage are written to one element, so all but one are 0;
-    their direction is that of uncentred rows; later rows are learned twice, once before they are scored, and the turned
-    direction is compared with a direction that already includes them.
+    the direction in that stage is that of uncentred rows; later rows are learned twice, once before they are scored,
+    and the turned direction is compared with a direction that already includes them.
     """
 
     times_learned = 2.0
@@ -175,11 +175,11 @@ class PublishedOsPCA2(PublishedScript):
 
     def _first_scores(self, x: Array, others: Moments) -> Array:
         direction = _dominant(others.products)
-        return _turned(direction, self._copied(x, others, direction))
+        return _outlierness(direction, self._copied(x, others, direction))
 
     def _later_scores(self, x: Array, others: Moments) -> Array:
         with_row = Moments(others.n + 1.0, others.total + x, others.products + _outer(x))
-        return _turned(_dominant(with_row.scatter), self._copied(x, others, _dominant(others.scatter)))
+        return _outlierness(_dominant(with_row.scatter), self._copied(x, others, _dominant(others.scatter)))
 
     def _copied(self, x: Array, others: Moments, direction: Array) -> Array:
         """Return the least-squares direction with copies of the row."""
@@ -204,7 +204,7 @@ def _dominant(matrices: Array) -> Array:
     return np.take_along_axis(vectors, largest[:, None, None], axis=2)[:, :, 0]
 
 
-def _turned(one: Array, other: Array) -> Array:
+def _outlierness(one: Array, other: Array) -> Array:
     """Return 1 - |cosine| of the angle between directions."""
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     return 1.0 - np.abs((one * other).sum(axis=1)) / lengths

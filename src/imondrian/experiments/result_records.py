@@ -16,7 +16,7 @@ from imondrian.base.files import atomic_write
 from imondrian.experiments.repeats import Row
 
 _PACKAGES = ("imondrian", "numpy", "numba", "scipy", "scikit-learn", "pyod", "matplotlib")
-_TEXTS = {"check", "claim", "figure", "measure", "method", "mode", "part", "rule", "set", "that", "this"}  # columns
+_TEXT_COLUMNS = {"check", "claim", "figure", "measure", "method", "mode", "part", "rule", "set", "that", "this"}
 
 
 class Record(NamedTuple):
@@ -59,7 +59,7 @@ def read_record(name: str, folder: Path) -> Record | None:
         return None
     try:
         rows = [
-            {key: cell if key in _TEXTS else _as_number(cell) for key, cell in row.items()}
+            {key: cell if key in _TEXT_COLUMNS else _as_number(cell) for key, cell in row.items()}
             for row in csv.DictReader(table.read_text("utf-8").splitlines())
         ]
         metadata = json.loads(metadata_file.read_text("utf-8"))

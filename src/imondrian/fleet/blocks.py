@@ -48,7 +48,7 @@ def block_end(keys: list[Key], first: int, entries: "OrderedDict[Key, int]", lim
 
 
 class KeyedBlock(NamedTuple):
-    """A block of rows with everything that is needed to process it, also again after an interruption.
+    """A block of rows with everything that is needed to process it, and to process it again after an interruption.
 
     The keys of the block are numbered in the order of their entries: key i has the entry `used[i]`.
     """
@@ -70,7 +70,7 @@ class KeyedBlock(NamedTuple):
 
     @property
     def deviations(self) -> Array:
-        """The distance of each row from the mean of its key's window, in standard deviations."""
+        """The signed distance of each value of a row from the mean of its key's window, in standard deviations."""
         return next(iter(self.parts.values())).deviations
 
     @property
@@ -93,8 +93,8 @@ class KeyedBlock(NamedTuple):
 
     def indices(self) -> Array:
         """Return the index of each row among all rows of its key."""
-        first_indices = self._repeated(self.starts[:-1] - self.counts_before["n_seen"])
-        return self._by_row(np.arange(len(self.keys)) - first_indices)
+        offsets = self._repeated(self.starts[:-1] - self.counts_before["n_seen"])
+        return self._by_row(np.arange(len(self.keys)) - offsets)
 
     def n_scored_before(self) -> Array:
         """Return how many rows of its key were scored before each row."""
@@ -103,7 +103,7 @@ class KeyedBlock(NamedTuple):
         return self._by_row(n_before - self._repeated(n_before[self.starts[:-1]] - self.counts_before["n_scored"]))
 
     def number_of(self, i: int, position: int) -> int:
-        """Return the number, in the window of key i, of the row at `position` among the rows of this key."""
+        """Return the number that the row at `position` among key i's rows in this block has in the key's window."""
         n_usable = np.count_nonzero(self.is_usable[self.rows_of(i)[:position]])
         return int(self.counts_before[i]["number"] + n_usable)
 
@@ -124,7 +124,7 @@ class KeyedBlock(NamedTuple):
         return np.repeat(values, np.diff(self.starts))
 
     def _by_row(self, values: Array) -> Array:
-        """Return values that are in the order of `order` in the order of the rows."""
+        """Rearrange values from the order of `order` to that of the rows."""
         by_row = np.empty_like(values)
         by_row[self.order] = values
         return by_row

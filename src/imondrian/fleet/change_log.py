@@ -34,7 +34,7 @@ class ChangeLog:
             self._log.latest.update(dict.fromkeys(keys, is_removed))
 
     def start(self, keys: Iterable[Key]) -> None:
-        """Start to record changes. These keys are the first changed ones."""
+        """Start to record changes; these keys count as changed."""
         self._log = _Log({}, dict.fromkeys(keys, False))
 
     def report(self) -> dict[Key, bool]:

@@ -53,7 +53,7 @@ from imondrian.forest.forest_parameters import checked_n_jobs, checked_scale
 from imondrian.forest.inputs import as_count, unchanged
 from imondrian.forest.samplers import Window
 from imondrian.forest.scales import new_scale
-from imondrian.rows.named_rows import RowConverter, rows_in_memory
+from imondrian.rows.named_rows import RowConverter, has_length, rows_in_memory
 from imondrian.stream.alarm_reasons import longest_block
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.stream_parameters import check_rules_match, checked_parameters, checked_threshold
@@ -465,7 +465,7 @@ class Fleet:
 
     @write_locked
     def detector(self, key: Key) -> StreamDetector:
-        """Return an independent `StreamDetector` that goes on like the detector of a key.
+        """Return an independent `StreamDetector` that continues like the detector of a key.
 
         Its drift monitor starts with the next row, because a fleet does not monitor drift.
         """
@@ -550,8 +550,8 @@ class Fleet:
         """Return everything but the keys as bytes: parameters, counts, latest incidents, common forest, `extra`.
 
         This and the following methods are for programs that save a fleet in a storage of their own, such as a service.
-        `Fleet.unpack_common`, and then `unpack_key` for every key, restore a fleet that goes on like this one, bit for
-        bit.
+        `Fleet.unpack_common`, and then `unpack_key` for every key, restore a fleet that continues like this one, bit
+        for bit.
         """
         self._check_is_open()
         return common_state.to_bytes(self._common_state())
@@ -735,8 +735,8 @@ class Fleet:
         """Return the points of rows, NaN for unusable ones, and the names of the features."""
         n_features = self._parameters["n_features"]
         converter = RowConverter(n_features, self._records.names)
-        if not hasattr(X, "__len__") or len(X) != len(keys):
-            n_rows = len(X) if hasattr(X, "__len__") else repr(X)
+        if not has_length(X) or len(X) != len(keys):
+            n_rows = len(X) if has_length(X) else repr(X)
             raise InvalidInputError(f"There must be one key per row, but there are {len(keys)} keys and {n_rows} rows.")
         if not keys:
             return np.empty((0, n_features)), self._records.names

@@ -83,7 +83,7 @@ def from_bytes(content: bytes, size: DetectorSize, window: Window, key: Any) -> 
 
 
 def used_slots(name: str, array: Array, n_slots: int) -> Array:
-    """Return the part of an array of trees, whose field has this name, with the first n_slots slots of each tree."""
+    """Return the first n_slots slots of each tree in an array of `Trees`; `name` is its field there."""
     shape = shape_of(FIELDS[name], array.shape[0], n_slots, array.shape[-1])
     return np.ascontiguousarray(array[tuple(slice(length) for length in shape)])
 
@@ -91,7 +91,7 @@ def used_slots(name: str, array: Array, n_slots: int) -> Array:
 def _unpacked(content: memoryview, size: DetectorSize, window: Window) -> KeyState:
     magic, n_slots, n_incidents = _HEAD.unpack_from(content)
     if magic != MAGIC or n_slots > size.n_slots:
-        raise ValueError("it is not the state of such a detector.")
+        raise ValueError("it has another format, or its trees have too many slots.")
     position = _HEAD.size + n_incidents
     n_bytes = position + _n_bytes(size, n_slots)
     if len(content) != n_bytes:

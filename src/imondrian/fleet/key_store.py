@@ -19,7 +19,8 @@ from imondrian.fleet.keys import Key, decoded_key, encoded_key
 
 _APPLICATION_ID = 0x494D464C  # "IMFL"
 _MAX_ENTRY = 2**30  # bytes of one stored value
-_SPILL = "-spill"
+_SPILL, _JOURNAL = "-spill", "-journal"  # ends of the names of files beside the store
+_MAX_NAME_BYTES = 255  # of a file, on all common file systems
 _TABLES = (
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL)",
     "CREATE TABLE saved (key BLOB PRIMARY KEY, state BLOB NOT NULL)",
@@ -75,6 +76,7 @@ class KeyStore:
 
     def open(self) -> None:
         """Open the file. If that fails or is interrupted, the caller closes the store."""
+        _check_name(self.path)
         with self._errors():
             self._base.close()
             self._base = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
@@ -267,9 +269,10 @@ def save_copy(path: str | os.PathLike[str], common: CommonState, states: Iterabl
     Raises
     ------
     StoreError
-        If the file to be replaced is a store in use.
+        If the file to be replaced is a store in use, or if the name is so long that the file could not be opened.
     """
     path = real_path(path)
+    _check_name(path)
     with replacement(path) as temporary:
         copy = KeyStore(temporary)
         try:
@@ -281,13 +284,20 @@ def save_copy(path: str | os.PathLike[str], common: CommonState, states: Iterabl
             _check_is_not_in_use(path)
 
 
+def _check_name(path: Path) -> None:
+    """Raise StoreError if the name of a file is so long that the files beside it could not have theirs."""
+    n_bytes, limit = len(os.fsencode(path.name)), _MAX_NAME_BYTES - len(_JOURNAL)
+    if n_bytes > limit:
+        raise StoreError(f"The file name of a fleet may have at most {limit} bytes, but {path.name!r} has {n_bytes}.")
+
+
 def _check_is_not_in_use(path: Path) -> None:
     """Raise StoreError if a file is a store in use; if an interrupted save has left a journal, delete it."""
     store = KeyStore(path)
     try:
         store.open()
     except DamagedFileError:  # or another file: it will be replaced
-        path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
+        path.with_name(path.name + _JOURNAL).unlink(missing_ok=True)
     finally:
         store.close()
 

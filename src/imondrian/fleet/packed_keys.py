@@ -1,7 +1,7 @@
 """The state of one key in few bytes: without unused slots, and without what can be computed from the rest.
 
 Of the trees, only heads and cuts are stored. Leaves, boxes and populations are computed from the points of the window
-(`engine/packed_detectors.py`). A packed key with 10 features takes a ninth of its memory.
+(`engine/packed_detectors.py`). A packed key with 10 features takes a ninth of the memory of an unpacked one.
 
 Computed points and boxes may have 0.0 instead of -0.0 and vice versa, because both are equal. Therefore the state of a
 key that contains a -0.0 is not packed, but written as in a store (`key_states.py`).
@@ -60,7 +60,7 @@ def unpack(content: bytes, detector: Shard, size: DetectorSize, window: Window, 
     ----------
     content : bytes
     detector : Shard
-        A shard with one detector, which must be clear.
+        A shard with one detector, which must be empty.
     size : DetectorSize
         The size of the detector.
     window : Window

@@ -13,7 +13,7 @@ class FleetResult(NamedTuple):
     """The result of one row."""
 
     score: float  # in (0, 1), high is anomalous; NaN for a skipped row
-    is_anomaly: bool  # whether the score lies above the threshold
+    is_anomaly: bool  # whether the score lies above the threshold; False during the warm-up, unless borrowed
     threshold: float  # the threshold for this row, computed from the rows before it
     index: int  # type: ignore[assignment]  # of the row among the rows of its key, from 0 (hides tuple.index)
     surprise: float  # -log10 of the probability that an ordinary recent row scores as high

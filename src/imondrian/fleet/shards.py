@@ -1,7 +1,7 @@
 """The tables of a fleet: the detectors of many keys, allocated in shards of equal size.
 
 The number of a detector is called its *entry*. Entry e is detector e % keys_per_shard of shard e // keys_per_shard.
-Shards never move or grow, so that new keys do not copy the tables. The operating system provides the memory of an entry
+Shards never move or grow, so adding a key never copies the tables. The operating system provides the memory of an entry
 when it is first written.
 
 A single detector is also a `Shard`, in which the first axis of every array has the length 1, or n_trees for trees. Such

@@ -1,4 +1,4 @@
-"""One detector of a fleet as an object of its own: its window, and a `StreamDetector` that goes on like it."""
+"""One detector of a fleet as a separate object: its window, and a `StreamDetector` that continues from its state."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from imondrian.stream.detector import StreamDetector
 
 
 def new_window(parameters: dict[str, Any]) -> Window:
-    """Return a window like those of the detectors with these parameters, without points."""
+    """Return an empty window for a detector with these parameters."""
     window: Window = new_sampler(parameters["max_samples"], parameters["window"])  # type: ignore[assignment]
     return window
 
@@ -31,7 +31,7 @@ def window_of(detector: Shard, parameters: dict[str, Any]) -> Window:
 def stream_detector(
     state: KeyState, parameters: dict[str, Any], names: list[Any] | None, *, has_moments: bool
 ) -> StreamDetector:
-    """Return an independent `StreamDetector` that goes on like the detector of a key.
+    """Return an independent `StreamDetector` that continues exactly as the detector of a key would.
 
     Parameters
     ----------

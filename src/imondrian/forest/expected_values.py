@@ -33,7 +33,7 @@ class ExpectedValues(NamedTuple):
 
 
 def expected_values(cache: ScoringCache, layout: FeatureLayout, rows: Array, features: Array) -> ExpectedValues:
-    """Return what is expected in the features features[i] of each coded row i, in which NaN is a gap."""
+    """Return the expected values of the features `features[i]` of each coded row i; NaN in a row is a gap."""
     expected = ExpectedValues(*np.full((4, *features.shape), np.nan))
     coordinates, categorical = layout.last_coordinates(features), np.isin(features, layout.categorical)
     per_row = features.shape[1] * cache.trees.heads.size

@@ -117,9 +117,9 @@ class FeatureLayout:
         parts[:, self.categorical] = rarities + places
         return parts
 
-    def weights(self, features: Array) -> Array:
+    def weights(self, feature_weights: Array) -> Array:
         """Return the weight of each coordinate, given that of each feature."""
-        return features.take(self._coordinates)
+        return feature_weights.take(self._coordinates)
 
 
 def checked_categorical(categorical: Any) -> Categorical:

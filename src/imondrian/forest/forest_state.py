@@ -152,7 +152,7 @@ class ForestState:
         return rows
 
     def build(self, points: Array, on_trees: OnTrees) -> None:
-        """Build the empty trees on these points."""
+        """Build the trees, which are empty so far, on these points."""
         if self.sampler.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
             raise _too_many_points(points.shape[0])
         latest = points[-self.sampler.n_latest :]

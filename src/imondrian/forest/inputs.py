@@ -105,7 +105,7 @@ def as_number(value: Any, name: Any) -> float:
 
 
 def number_or_nan(value: Any) -> float:
-    """Return a number of a file; NaN if it is something else."""
+    """Return a value from a file as a number; NaN if it is not one."""
     try:
         return as_number(value, "")
     except InvalidInputError:

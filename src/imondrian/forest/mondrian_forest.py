@@ -167,8 +167,7 @@ class MondrianForest:
     def n_shown(self) -> int:
         """Number of points shown so far, including those that have left the window.
 
-        Without a window it counts forgotten points too, and a new point that takes the place of a forgotten one is not
-        counted again.
+        Without a window it counts forgotten points too, but not a new point that takes the place of a forgotten one.
         """
         return 0 if self._state is None else self._state.n_shown
 
@@ -509,7 +508,7 @@ class MondrianForest:
 
     @read_locked
     def expected_values(self, X: npt.ArrayLike, features: npt.ArrayLike | None = None) -> ExpectedValues:
-        """Return what would be ordinary for features of rows, given the other features of the row.
+        """Return the ordinary values of features of each row, given its other features.
 
         In each tree, the row is followed to its leaf. At cuts on the feature, both sides are searched; of up to four
         leaves reached, the one nearest to the row in the other features gives its value. A row that a tree holds is not

@@ -306,7 +306,7 @@ def reasons_of_rows(
     texts: Sequence[Mapping[int, str]],
     min_share: float = _MIN_SHARE,
 ) -> list[list[Reason]]:
-    """Like `reasons_of` for many rows at once, which is faster: the first axis of all arrays counts the rows."""
+    """Like `reasons_of` for many rows at once, which is faster: the first axis of all arrays is that of the rows."""
     if not len(parts):
         return []
     shape = (len(parts), -1, parts.shape[-1])

@@ -58,7 +58,7 @@ class FittedModel:
     """A fitted forest with everything needed to score, label and explain rows.
 
     This is what the file of an estimator stores. `model_files.as_fitted_model` also makes one from a forest or a
-    detector; then `parameters` has only "kind", "contamination" and "missing".
+    detector; then `parameters` has at most "kind", "contamination" and "missing".
 
     Points have codes in categorical columns and NaN for missing numbers. The forest has a further categorical column
     for each column with an indicator of missing values.
@@ -379,7 +379,7 @@ def _blocks(n_rows: int) -> Iterator[slice]:
 def _current_names(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return parameters under their current names, with those that older files do not have.
 
-    In version 0.1, `kind` was `score`, and there were no presets.
+    In older files, `kind` is called `score`, and there is no preset.
     """
     if "score" not in parameters:
         return {**_DEFAULTS_FOR_VERSION_1, **parameters}

@@ -45,7 +45,7 @@ def pack(trees: Trees) -> dict[str, Array]:
 
 
 def layouts(sizes: TableSizes) -> dict[str, Layout]:
-    """Return the layouts of these arrays."""
+    """Return the layouts of the arrays that `pack` returns, by name."""
     found: dict[str, Layout] = {}
     for name, field in _STORED.items():
         shape = shape_of(field, *sizes)

@@ -15,7 +15,7 @@ from imondrian.forest.samplers.sampler import ANY
 from imondrian.models.full_trees import TableSizes, array_name
 from imondrian.models.member_arrays import Layout, narrowest
 
-MAX_EXPANSION = 512  # the trees in memory can be this many times as long as the file
+MAX_EXPANSION = 512  # the trees in memory may be at most this many times as large as the file
 _FLOAT, _POSITION = np.dtype(np.float64), np.dtype(np.int64)
 _NEGATIVE_ZERO = np.float64(-0.0).view(np.uint64)
 _CUT_COLUMNS = {"split_time": _FLOAT, "split_value": _FLOAT, "left": None, "right": None, "split_feature": None}

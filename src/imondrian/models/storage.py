@@ -186,7 +186,7 @@ def _header_of(content: bytes | memoryview) -> dict[str, Any]:
     check_json_limits(text, _HEADER_TITLE)
     header = json.loads(text.decode())  # given bytes, json would also accept UTF-16 and UTF-32
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError("this is not a forest of imondrian.")
+        raise ValueError("this is not an imondrian forest.")
     if header.get("version") not in READABLE:
         versions = f"{READABLE[0]} to {READABLE[-1]}"
         raise ValueError(f"its version is {header.get('version')!r:.50}; this library reads versions {versions}.")

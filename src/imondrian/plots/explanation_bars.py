@@ -1,4 +1,4 @@
-"""Bar chart of explanations: the features with the largest shares of the score, coloured by too high or too low."""
+"""Bar chart of the features with the largest shares of the score, coloured by whether they are too high or too low."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -96,7 +96,7 @@ def _mean_shares(parts: Array, is_category: Array) -> Array:
     sizes = np.abs(parts).sum(axis=1)
     is_explained = np.isfinite(sizes) & (sizes > 0.0)
     if not is_explained.any():
-        raise InvalidInputError(f"parts explains no score: none of its {sizes.size} row(s) has a value other than 0.")
+        raise InvalidInputError(f"parts explains no score: each of its {sizes.size} row(s) has a NaN or only zeros.")
     shares = parts[is_explained] / sizes[is_explained, None]
     high, low = np.maximum(shares, 0.0).mean(axis=0), np.maximum(-shares, 0.0).mean(axis=0)
     return 100.0 * np.stack([high * ~is_category, low * ~is_category, (high + low) * is_category])

@@ -18,12 +18,12 @@ from imondrian.plots.style import ANOMALY, GREY, INK, NAME_SIZE, NORMAL, SMALL_S
 from imondrian.plots.time_axis import set_ticks, x_coordinates
 from imondrian.plots.validation import as_finite, as_flags, as_names, as_number, as_numbers, check_length
 
-MAX_PANELS = 6  # values that are plotted; the others are left out
+MAX_PANELS = 6  # columns of values that are plotted; the others are left out
 _WIDTH, _VALUE_HEIGHT, _SURPRISE_HEIGHT = 10.0, 2.3, 1.5  # in inches
 _MAX_BINS = 4_000  # of a line; in each of them only the extremes are drawn
 _MARGIN = 0.06  # above and below values, as a share of their range
 _BAND_QUANTILES = (0.02, 0.98)  # of the bounds of the expected range; the axis shows them
-_GAP = 40.0  # a step longer than so many usual ones is drawn as a gap
+_GAP = 40.0  # a step longer than this many median steps is drawn as a gap
 _MIN_SPAN = 0.004  # of the width of the axis: a shorter incident would not be visible
 _BAND, _SHADE, _LABELLED, _WARM_UP = "#BFD9EC", "#F4C9C2", "#2E8B57", "#ECECEC"
 
@@ -62,20 +62,20 @@ def plot_series(  # noqa: PLR0913
     Parameters
     ----------
     values : array of shape (n_rows,) or (n_rows, n_values)
-        NaN for missing numbers. Each value has its own panel; only the first 6 are plotted.
+        NaN for missing numbers. Each column has its own panel; only the first 6 columns are plotted.
     surprises : Surprises
         The surprise of each row (see `Result.surprise`) and the threshold, -log10 of its probability; or another
         measure with its threshold.
     when : array of shape (n_rows,), optional
         Numbers or datetime64 values for the x axis; by default the row numbers, starting at 1.
     names : sequence, optional
-        A name for each value.
+        A name for each column of values.
     expected : Band, optional
         The expected range, computed before the rows were learned: see `StreamDetector.expected_range`.
     incidents : sequence of pairs of int, default=()
         First and last row of each incident, from 0.
     labelled : array of bool of shape (n_rows,), optional
-        Rows that are known to be anomalous: a line above the values.
+        Rows that are known to be anomalous; a line above the values marks them.
     n_warm_up : int, default=0
         Number of rows at the start that cannot be anomalies; their surprise is not plotted.
     x_name : str, default="row"
@@ -120,7 +120,7 @@ def plot_series(  # noqa: PLR0913
 
 
 def _as_table(values: Any) -> Array:
-    """Check the values; return one column for each."""
+    """Check the values; return them as a table, even if there is only one column."""
     table = as_numbers(values, "values", np.ndim(values) if np.ndim(values) in (1, 2) else 2)
     return np.where(np.isfinite(table), table, np.nan).reshape(len(table), -1)
 

@@ -27,7 +27,7 @@ def x_coordinates(when: Any, n_rows: int) -> Array:
 
 
 def set_ticks(axes: Axes, when: Any, n_rows: int) -> None:
-    """Set the ticks: dates, round row numbers if `when` is None, or else those that matplotlib chooses for numbers."""
+    """Set the ticks: dates for times, round row numbers if `when` is None, else those that matplotlib chooses."""
     if when is None:
         _set_row_ticks(axes, n_rows)
     elif _is_time(when):
@@ -42,7 +42,7 @@ def _as_days(when: Any) -> Array:
     """Convert times to days, the unit of matplotlib's date axis."""
     times = np.asarray(when)
     if times.ndim != 1:
-        raise InvalidInputError(f"when must have 1 dimension(s), but its shape is {times.shape}.")
+        raise InvalidInputError(f"when must have 1 dimension, but its shape is {times.shape}.")
     years = times.astype("datetime64[Y]")  # the coarsest unit, which cannot overflow
     wrong = ~((years >= FIRST_YEAR) & (years <= LAST_YEAR))  # also True for NaT
     if wrong.any():

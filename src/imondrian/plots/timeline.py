@@ -26,7 +26,7 @@ def plot_timeline(
     *,
     axes: Axes | None = None,
 ) -> Figure:
-    """Plot the scores in sequence, with those above the threshold on top.
+    """Plot the scores in sequence; those above the threshold are drawn over the others.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ _SKEWED = 8.0  # times that differ by more than this factor are shown on a log a
 _TIMES = (1e-200, 1e200)  # range of the axis; earlier and later splits are drawn at its ends
 _MAX_LEVELS = 10_000
 _MAX_LABELLED_CUTS = 63
-_NAME_WIDTHS = (120.0, 60.0)  # in points: if a feature name does not fit in the first width, the second is tried
+_NAME_WIDTHS = (120.0, 60.0)  # of a feature name, in points; the second is tried if the label has no space otherwise
 _POSITIONS = (BELOW, ABOVE_RIGHT, ABOVE_LEFT)
 
 

@@ -1,4 +1,4 @@
-"""Missing numbers in tables: replaced by the medians of their columns, or also marked by indicators."""
+"""Missing numbers in tables: replaced by the medians of their columns and, if requested, marked by indicators."""
 
 from typing import Any
 
@@ -96,5 +96,5 @@ def checked_fill(fill: Any, n_features: int) -> Array:
     """Check medians stored in a file; raise ValueError if they are not one number per feature."""
     array = np.array(fill, dtype=np.float64)
     if array.shape != (n_features,) or not (np.abs(array) <= MAX_VALUE).all():
-        raise ValueError(f"there must be {n_features} medians, finite numbers, but they are {fill!r:.200}.")
+        raise ValueError(f"the medians must be {n_features} finite numbers, but are {fill!r:.200}.")
     return array

@@ -204,7 +204,7 @@ def numbers_of(column: Any, name: Any) -> Array:
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
     if array.dtype.kind not in "OUST":
-        raise InvalidInputError(f"The feature {name!r} must be numbers, but its type is {column.dtype}.")
+        raise InvalidInputError(f"The feature {name!r} must be numeric, but its type is {column.dtype}.")
     return np.array([_number(value, name, i) for i, value in enumerate(array.tolist())], np.float64)
 
 

@@ -40,10 +40,30 @@ def reads_iterables_first(method: Method) -> Method:
 
 
 def rows_in_memory(X: Any) -> Any:
-    """Return a list of the rows of an iterable; return tables, and what is not iterable, unchanged."""
+    """Return a list of the rows of an iterable; return tables, and what is not iterable, unchanged.
+
+    A memoryview becomes an array: Python itself cannot iterate over all of them.
+    """
+    X = _without_view(X)
     if isinstance(X, _IN_MEMORY) or is_frame(X) or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
         return X
     return list(X)
+
+
+def has_length(X: Any) -> bool:
+    """Return True if rows can be counted; those of an array without dimensions cannot."""
+    return hasattr(X, "__len__") and getattr(X, "shape", None) != ()
+
+
+def _without_view(values: Any) -> Any:
+    """Return a memoryview as an array of the same memory, and anything else unchanged."""
+    if not isinstance(values, memoryview):
+        return values
+    try:
+        values.nbytes  # noqa: B018 (raises if the view has been released)
+        return np.asarray(values)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise InvalidInputError(f"The memoryview cannot be read: {error}.") from None
 
 
 class CodedRows(np.ndarray[Any, np.dtype[np.float64]]):
@@ -92,6 +112,7 @@ class RowConverter:
 
     def point(self, x: Any) -> Array:
         """Return one row as a table of one point; raise InvalidInputError if it cannot be used."""
+        x = _without_view(x)
         if isinstance(x, np.ndarray) and self._has_numbers_only(x):
             self._check_names_are_known()
             return self._as_row(x.reshape(1) if x.ndim == 0 else x, self.n_features)[None]

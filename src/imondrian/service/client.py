@@ -162,8 +162,9 @@ class Client:
             The detector.
         points : array-like, DataFrame or list of dict
             The rows; the columns of a DataFrame and the keys of dictionaries are matched by feature name. None, NaN and
-            the missing values of pandas are missing. A column or key `time` (or that in the setting `time`) is the time
-            of the point: text in ISO 8601, or a `datetime`; with the preset "series" also seconds since 1970.
+            the missing values of pandas are missing. A column or key `time` (or the one that the setting `time`
+            names) is the time of the point: text in ISO 8601, or a `datetime`; with the preset "series" also seconds
+            since 1970.
 
         Returns
         -------
@@ -206,7 +207,7 @@ class Client:
             after = page["next"]
 
     def forget_key(self, name: str, key: str | int) -> int:
-        """Forget a key and everything that was learned from it; return how many rows it had."""
+        """Forget a key and its detector, but not what the common forest has learned; return how many rows it had."""
         path = _path(name, "keys", quote(str(key), safe=""))
         return self._request("DELETE", path, request_id=uuid.uuid4().hex).value()["n_points"]
 

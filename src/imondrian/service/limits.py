@@ -5,9 +5,10 @@ from typing import NamedTuple
 KIB, MIB = 2**10, 2**20
 N_EVENTS_KEPT = 10_000  # openings and closings of incidents; the oldest are deleted, even if not delivered
 PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
-KEY_BYTES = 1024  # memory counted for each key of a detector, also of those on the disk: its name and latest figures
+KEY_BYTES = 1024  # memory counted for each key of a detector, including keys on disk: its name and latest figures
 PER_SCORED_ROW = 640  # memory reserved per point that is learned: its result, as objects and as JSON
-DESCRIPTORS_PER_KEY_FILE = 4  # of a detector with a key: its file twice, that of keys on the disk, a journal of SQLite
+# file descriptors of a detector with a key: its file (opened twice), the file of keys on disk, an SQLite journal
+DESCRIPTORS_PER_KEY_FILE = 4
 COPIES_OF_POINTS = 3  # of the values to learn that are in memory at the same time
 
 
@@ -25,7 +26,7 @@ class Limits(NamedTuple):
     feature_length: int = 256
     category_length: int = 256
     features: int = 1_000
-    detectors: int = 1_000  # each has a thread; what counts is their memory
+    detectors: int = 1_000  # each has a thread; usually `total_bytes` is the limit that matters
     keyed_detectors: int = 1_000  # that are open; fewer if the limit on file descriptors is too low
     keys: int = 200_000  # of a detector
     keys_per_read: int = 1_000  # whose points a request scores or explains without learning

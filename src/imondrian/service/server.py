@@ -128,10 +128,11 @@ def _warnings(
     for what, file in (("token", token_file), ("secret", secret_file)):
         if file is not None and is_open_to_others(file):
             yield f"other users can read the {what} file {file} (its mode is {mode_of(file)}): use chmod 600."
-    if limits.connections < ConnectionLimits().connections:
+    usual = ConnectionLimits().connections, Limits().keyed_detectors
+    if limits.connections < usual[0] or detector_limits.keyed_detectors < usual[1]:
         yield (
-            f"at most {limits.connections} connections instead of {ConnectionLimits().connections}, and"
-            f" {detector_limits.keyed_detectors} detectors with a key instead of {Limits().keyed_detectors}, because"
+            f"at most {limits.connections} connections instead of {usual[0]}, and"
+            f" {detector_limits.keyed_detectors} detectors with a key instead of {usual[1]}, because"
             " the hard limit on file descriptors (ulimit -Hn) is too low."
         )
 
@@ -151,7 +152,7 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
 
 
 class _Progress:
-    """What the service is doing before it is ready, and since when."""
+    """What the service is doing before it is ready, and how long ago it was started."""
 
     def __init__(self) -> None:
         self._start, self._doing = time.monotonic(), "starting"
@@ -235,8 +236,9 @@ def fit_descriptor_limit(connections: ConnectionLimits, detectors: Limits) -> tu
     """Raise the limit on file descriptors as far as needed and allowed; return limits that fit into it.
 
     Some descriptors are kept spare: connections that are accepted together stay open for a few iterations of the event
-    loop before those above the limit are closed. If there are too few of the others, connections get as many as they
-    need, but at most half, and detectors with a key get the rest: neither can use up those of the other.
+    loop before those above the limit are closed. If the remaining descriptors do not suffice, connections get as many
+    as they need, but at most half of them, and detectors with a key get the rest, so that neither can use up the
+    descriptors of the other.
     """
     if sys.platform == "win32":
         return connections, detectors
@@ -270,14 +272,14 @@ class RepeatFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True if a line should be written."""
-        line = _key_of(record)
+        line, now = _key_of(record), time.monotonic()  # the time of the record may be set back
         with self._lock:
             written, n_suppressed = self._lines.get(line, (None, 0))
-            if written is not None and record.created - written < self._seconds:
+            if written is not None and now - written < self._seconds:
                 self._lines[line] = (written, n_suppressed + 1)
                 return False
             self._lines.pop(line, None)
-            self._lines[line] = (record.created, 0)
+            self._lines[line] = (now, 0)
             if len(self._lines) > _N_LINES:
                 del self._lines[next(iter(self._lines))]
         if n_suppressed:

@@ -1,4 +1,4 @@
-"""The forest on Apache Spark, which plans, shuffles, retries and saves checkpoints; imondrian adds Arrow functions."""
+"""The forest on Apache Spark. Spark plans, shuffles, retries and saves checkpoints; imondrian adds Arrow functions."""
 
 try:
     import pyarrow  # noqa: F401, ICN001

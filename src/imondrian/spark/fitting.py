@@ -77,7 +77,7 @@ def fit(  # noqa: PLR0913
         a score above it. "auto": 0.001 with the preset "practice", 0.5 with "paper". "preset": "auto" with "practice",
         "kmeans" with "paper". It is computed from the scores of the rows that the trees hold.
     categorical : sequence of str or int, or mask, default=()
-        Further features that are categories: columns of numbers of which only equality counts, by name; or, if one
+        Further features that are categories: columns of numbers for which only equality counts, by name; or, if one
         column holds the features, their indices. A missing value is a category of its own.
     missing : "median", "indicator" or "raise", default="median"
         What to do with missing numbers (null or NaN). "median": replace them by the median of the column in all samples
@@ -101,16 +101,16 @@ def fit(  # noqa: PLR0913
 def fit_with_settings(
     df: DataFrame,
     features: str | Sequence[str],
-    sizes: tuple[int, int, int],
+    forest_arguments: tuple[int, int, int],
     settings: FitSettings,
     categorical: StreamCategorical,
     on_error: str,
 ) -> FittedModel:
-    """Fit a forest like `fit`; `sizes` are the number of trees, the maximum number of rows in each, and the seed."""
+    """Fit a forest like `fit`; `forest_arguments` are its n_trees, max_samples and seed."""
     check_choice(on_error, "on_error", ON_ERROR)
     column, feature_info = features_to_learn(df, features, categorical)
     feature_info = with_feature_count(df, column, feature_info, categorical)
-    n_trees, max_samples, seed = sizes
+    n_trees, max_samples, seed = forest_arguments
     forest = new_sampled_forest(n_trees, max_samples, settings.scale, seed, feature_info.categorical)
     drawn = _checked_samples(*draw_samples(df, column, feature_info, forest, settings.missing), feature_info, on_error)
     pooled = drawn.points.reshape(-1, drawn.points.shape[2])

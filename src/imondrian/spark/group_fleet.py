@@ -8,7 +8,7 @@ from imondrian.stream.detector import StreamDetector
 
 
 class GroupFleet(Fleet):
-    """A fleet in which every key has the seed of the fleet, so that its results are those of a single detector."""
+    """A fleet in which every key has the fleet's seed, so a key's results are those of a `StreamDetector` alone."""
 
     keys_per_shard = 16  # there are many fleets, and each has few keys
 
@@ -21,7 +21,7 @@ class GroupFleet(Fleet):
         return self._seed
 
     def detached(self, key: Key, missing: str) -> StreamDetector:
-        """Forget a key; return a `StreamDetector` that goes on like its detector, with this rule for missing numbers.
+        """Forget a key; return a `StreamDetector` that continues like its detector, with this rule for missing numbers.
 
         If the fleet does not have the key, the detector is new.
         """

@@ -223,7 +223,7 @@ def watch(  # noqa: PLR0913
 
 
 def _is_exact(data_type: DataType) -> bool:
-    """Return True if values of this type are the same key exactly if their texts are equal: groups compare texts."""
+    """Return True if two values of this type are the same key if and only if their texts are equal."""
     if isinstance(data_type, StringType):
         return data_type.collation == StringType().collation
     return isinstance(data_type, _EXACT_TYPES)
@@ -403,7 +403,7 @@ def _ignore_warnings_of_spark() -> None:
 
 
 def _in_order_of_rows(ordered: GroupResults, order: Array) -> GroupResults:
-    """Return the results of rows that were processed in another order."""
+    """Return results in the order of the rows; `order` is the order in which the rows were processed."""
     positions = np.empty_like(order)
     positions[order] = np.arange(order.size)
     return GroupResults(*(column[positions] for column in ordered))

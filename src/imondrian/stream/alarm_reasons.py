@@ -20,11 +20,11 @@ from imondrian.stream.series_explanations import series_parts
 
 _N_TREES = 32
 _MIN_POINTS = 8  # with fewer points before it, an alarm is not explained
-_FORESTS_PER_WINDOW = 16  # reference forests in a window full of alarms: at least this many, at most twice
+_FORESTS_PER_WINDOW = 16  # reference forests in a window full of alarms: at least this many, at most twice as many
 
 
 def longest_block(window: int) -> int:
-    """Return how many rows may be learned before their alarms are explained from points that are still in the window.
+    """Return how many rows a block may have, so that the points that explain their alarms are still in the window.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def n_reference_points(window: int) -> int:
 
 
 def reference_end(number: int, window: int) -> int:
-    """Return the number after that of the last point that explains an alarm at the point `number`.
+    """Return the end (exclusive) of the range of points that explain an alarm at the point `number`.
 
     It advances in steps of at most a sixteenth of the window, or of the points so far, so that alarms near each other
     share a forest. It depends on nothing else, so the reasons do not depend on calls or restarts.

@@ -51,7 +51,7 @@ from imondrian.forest.inputs import as_count, has_gaps, unchanged
 from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import Step
 from imondrian.forest.scores import UNKNOWN_SCORE
-from imondrian.rows.named_rows import CodedRows, RowConverter, reads_iterables_first
+from imondrian.rows.named_rows import CodedRows, RowConverter, has_length, reads_iterables_first
 from imondrian.stream.alarm_reasons import AlarmExplainer, longest_block
 from imondrian.stream.row_layout import RowLayout
 from imondrian.stream.row_times import as_times
@@ -409,7 +409,7 @@ class StreamDetector:
         builder = self._state.builder
         if isinstance(builder, SeriesViews):
             return builder
-        raise InvalidInputError(f"Times are used by the preset 'series', but the preset is {self.preset!r}.")
+        raise InvalidInputError(f"This requires the preset 'series', but the preset is {self.preset!r}.")
 
     @property
     @read_locked
@@ -467,7 +467,7 @@ class StreamDetector:
             One entry per row. With ``on_error="raise"``, no row is processed if any row is unusable.
         """
         self._events = ()
-        if not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
+        if not has_length(X):
             raise InvalidInputError(f"X must be a table or an iterable of rows, but is {X!r}.")
         converter, first = self._row_converter(), self._state.check_growth(len(X))
         index, seconds = np.arange(first, first + len(X)), self._times(times, len(X))
@@ -507,7 +507,7 @@ class StreamDetector:
         -------
         array of shape (n_rows,)
         """
-        rows = self._row_converter().points(X) if not hasattr(X, "__len__") or len(X) else np.empty((0, 0))
+        rows = self._row_converter().points(X) if not has_length(X) or len(X) else np.empty((0, 0))
         builder, seconds = self._state.builder, self._times(times, len(rows))
         if len(rows) == 0 or builder.n_rows_needed > 0:
             return np.full(len(rows), UNKNOWN_SCORE)
@@ -579,7 +579,7 @@ class StreamDetector:
     @property
     @read_locked
     def spread(self) -> Spread:
-        """With the preset "series": how far ordinary values of the window are from the usual ones."""
+        """With the preset "series": how far the values in the window deviate from the usual ones."""
         self._series_views()
         if self.forest.n_points == 0:
             raise InvalidInputError("The spread is not known: the window is empty.")
@@ -589,7 +589,7 @@ class StreamDetector:
     def usual_values(self, X: Any, times: Any = None) -> Array:
         """Return what is usual for rows that come next, one after the other, with the preset "series".
 
-        It is assumed that each row is learned before the next one comes, even if anomalies are not learned.
+        It is assumed that each row is learned before the next one comes, even if `learn_anomalies` is False.
 
         Parameters
         ----------
@@ -603,7 +603,7 @@ class StreamDetector:
             The usual value at the hour of the row, and the recent level before the row; NaN if nothing is known.
         """
         views, n_features = self._series_views().copy(), self._layout.n_features
-        is_empty = hasattr(X, "__len__") and len(X) == 0
+        is_empty = has_length(X) and len(X) == 0
         rows = np.empty((0, n_features)) if is_empty else self._row_converter().points(X)
         views.points(rows, self._times(times, len(rows)))
         return views.viewed.usual
@@ -619,7 +619,7 @@ class StreamDetector:
 
     @read_locked
     def next_medians(self) -> Array:
-        """Return the number by which a missing one of each feature would be replaced in the next row.
+        """Return, for each feature, the number that would replace a missing one in the next row.
 
         This is for ``missing="median"`` and "indicator".
         """

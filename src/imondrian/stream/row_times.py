@@ -1,4 +1,4 @@
-"""The times of the rows of a stream: seconds since 1970 on the clock on which they were written."""
+"""The times of the rows of a stream, in seconds since 1970; the offset of a time zone is ignored."""
 
 import math
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def as_seconds(time: Any) -> float:
     Raises
     ------
     InvalidInputError
-        If it is none of these.
+        If it is none of these, or too far from 1970.
 
     Examples
     --------

@@ -47,7 +47,7 @@ class ViewedRows(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """How far ordinary values are from the usual ones: the 5 % and 95 % quantiles of the deviations, in both views."""
+    """How far values deviate from the usual ones: the 5 % and 95 % quantiles of the deviations, in both views."""
 
     low: Array  # of shape (2, n_features)
     high: Array

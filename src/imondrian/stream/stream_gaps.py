@@ -196,7 +196,7 @@ class StreamGaps:
         return table
 
     def _medians_of(self, ring: Array, n_shown: int) -> Array:
-        """Return the medians of the values in the window that are not replacements; if there are none, the old one."""
+        """Return the median of the window's values that are not replacements, or the old median, for each feature."""
         medians, numeric, is_replaced = self._medians.copy(), self._layout.numeric, self._is_replaced(n_shown)
         first = len(numeric) * (self._layout.size - 1)  # the last row of a point
         for k, j in enumerate(numeric):

@@ -91,7 +91,7 @@ def check_rules_for_numbers(rules: IncidentRules, parameters: dict[str, Any], na
 
 
 def check_rules_match(rules: IncidentRules, n_features: int, names: Sequence[Any] | None) -> None:
-    """Raise InvalidInputError if a rule is for a feature that rows with these names, or without names, do not have."""
+    """Raise InvalidInputError if a rule is for a feature that rows lack; `names` is None if the rows have no names."""
     for rule, feature in _features_in(rules):
         is_index = not isinstance(feature, str) and feature < n_features
         if not is_index and feature not in (names or ()):
@@ -109,10 +109,10 @@ def _features_in(rules: IncidentRules) -> Iterator[tuple[str, Any]]:
 
 
 def restored_parameters(notes: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a model file under their current names, with those that older files do not have.
+    """Return the parameters of a model file under their current names, with defaults for those that older files lack.
 
-    Before there were categories, rows with missing numbers were refused. Before surprise was introduced, a number as
-    threshold was a share of the latest points, and "auto" was 0.5.
+    Before there were categories, rows with missing numbers were refused. Before surprise was introduced, a threshold
+    below 0.5 was a share of the latest points, and "auto" was 0.5.
     """
     parameters = {"categorical": [], "missing": "raise", "rules": {}} | renamed_parameters(notes["parameters"])
     return (
@@ -165,7 +165,7 @@ def _checked_categorical(categorical: Any, n_features: int) -> list[Any]:
     if not names or not all(isinstance(name, str) for name in names):
         return list(column_indices(categorical, n_features, None))
     if len(set(names)) != len(names) or len(names) > n_features:
-        raise InvalidInputError(f"categorical must be different names, at most {n_features}, but is {names}.")
+        raise InvalidInputError(f"categorical must be at most {n_features} different names, but is {names}.")
     return [str(name) for name in names]
 
 

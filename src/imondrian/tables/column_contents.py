@@ -1,4 +1,4 @@
-"""What a column contains: numbers, categories or dates; and why it should not be used as a feature, if so."""
+"""What a column contains: numbers, categories or dates; and the reason, if any, not to use it as a feature."""
 
 from typing import Literal, NamedTuple
 

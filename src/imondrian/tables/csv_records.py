@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+MAX_FIELDS = 100_000  # of a record; each field that is split off needs 30 times the memory of its separator
 _LF, _CR, _QUOTE = b'\n\r"'
 _BLANK_LINES = re.compile(rb"(?<=\n)[\r\n]++")  # possessive: in constant memory
 _WHITE_SPACE = re.compile(rb"\s*+")
@@ -134,6 +135,23 @@ def first_records(text: bytes, separators: str, n_records: int, *, is_complete: 
     return found
 
 
+def first_wide_record(text: bytes, separator: str) -> int | None:
+    """Return the number of records before the first one that has more than `MAX_FIELDS` fields; None if none has.
+
+    The fields are not split off.
+    """
+    if len(text) < MAX_FIELDS or text.count(separator.encode()) < MAX_FIELDS:
+        return None
+    quotes, _ = structural_quotes(text, separator.encode())
+    n_before = first = 0
+    for end in (*_line_ends(text, 0, quotes).tolist(), len(text)):
+        if end - first >= MAX_FIELDS and _n_fields(text[first:end], separator.encode()) > MAX_FIELDS:
+            return n_before
+        n_before += end > first  # blank lines are not records
+        first = end + 1
+    return None
+
+
 def without_blank_lines(text: bytes) -> bytes:
     """Remove blank lines outside of quotes from a regular text: they are not records."""
     if _has_blank_lines(text):
@@ -172,6 +190,15 @@ def long_fields() -> Iterator[None]:
             yield
         finally:
             csv.field_size_limit(before)
+
+
+def _n_fields(record: bytes, separator: bytes) -> int:
+    quotes, _ = structural_quotes(record, separator)
+    is_quote = np.zeros(len(record), np.uint8)
+    is_quote[quotes] = 1
+    is_inside = np.bitwise_xor.accumulate(is_quote)
+    is_separator = np.frombuffer(record, np.uint8) == separator[0]
+    return 1 + int(np.count_nonzero(is_separator & (is_inside == 0)))
 
 
 def _are_regular(characters: NDArray[np.uint8], quotes: NDArray[np.intp], separators: bytes) -> bool:

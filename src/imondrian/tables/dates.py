@@ -41,7 +41,7 @@ class DateFormat(NamedTuple):
     """How dates or times are written as text."""
 
     text: str  # a format of strptime
-    is_doubtful: bool = False  # True: day and month could also be exchanged
+    is_doubtful: bool = False  # True: day and month could also be swapped
 
     @property
     def has_date(self) -> bool:

@@ -46,7 +46,7 @@ class Utf8Reader:
         """Return about `n_bytes` bytes of UTF-8; an empty result is the end."""
         raw = self._read(n_bytes)
         if self._encoding is None:
-            self._recognise(raw)
+            raw = self._recognise(raw)
         if self._encoding in (None, "utf-8"):
             return raw
         self._decoder = self._decoder or codecs.getincrementaldecoder(self._encoding)()
@@ -56,15 +56,21 @@ class Utf8Reader:
             decoded = self._decode(self._decoder, raw)
         return decoded.encode()
 
-    def _recognise(self, raw: bytes) -> None:
-        """Set the encoding if these bytes determine it; ASCII does not."""
+    def _recognise(self, raw: bytes) -> bytes:
+        """Set the encoding if these bytes determine it; ASCII does not. Return them, with the rest of a last character.
+
+        The rest is read because an incomplete character at the end of the text is not UTF-8.
+        """
         if self._is_at_start:
             self._is_at_start = False
             self._encoding = _encoding_by_mark(raw) or _utf_16_without_mark(raw[:_START_BYTES])
         if self._encoding is None and not raw.isascii():
-            self._encoding = "utf-8" if _is_utf_8(raw) else _FALLBACK
+            while _is_utf_8(raw) and not _is_utf_8(raw, is_complete=True) and (following := self._read(1)):
+                raw += following
+            self._encoding = "utf-8" if _is_utf_8(raw, is_complete=True) else _FALLBACK
             if self._encoding == _FALLBACK:
                 self.note = f"the text is not UTF-8 and was read as {_FALLBACK_NAME} (--encoding chooses another one)"
+        return raw
 
     def _decode(self, decoder: codecs.IncrementalDecoder, raw: bytes) -> str:
         try:
@@ -114,9 +120,10 @@ def _utf_16_without_mark(start: bytes) -> str | None:
     return next((name for name, half in halves.items() if len(half) > 1 and 2 * half.count(0) > len(half)), None)
 
 
-def _is_utf_8(raw: bytes) -> bool:
+def _is_utf_8(raw: bytes, *, is_complete: bool = False) -> bool:
+    """Return True if bytes are UTF-8; unless they are complete, the last character may lack bytes."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(raw)  # the last character may be incomplete
+        codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_complete)
     except UnicodeDecodeError:
         return False
     return True

@@ -13,6 +13,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.engine.nodes import MAX_VALUE
 from imondrian.tables.cells import BOOLEANS, MISSING_TEXTS, shown
 from imondrian.tables.checked_json import decode_json
+from imondrian.tables.csv_records import MAX_FIELDS, first_wide_record
 from imondrian.tables.formats import (
     LINE_FORMATS,
     check_separator,
@@ -121,6 +122,8 @@ def parse_json_line(line: bytes) -> Record:
 
 def csv_fields(line: bytes, separator: str) -> list[str]:
     """Split a line of CSV into its fields."""
+    if first_wide_record(line, separator) is not None:
+        raise InvalidInputError(f"the line has more than {MAX_FIELDS:,} fields.")
     try:
         return next(csv.reader([line.decode()], delimiter=separator, strict=True))
     except UnicodeDecodeError:

@@ -32,7 +32,7 @@ def drop(points: Array, features: list[FeatureColumn], first: int) -> Array:
 
 
 def fail(points: Array, features: list[FeatureColumn], first: int) -> Array:
-    """Raise an InvalidInputError that names the first missing value; `first` is the number of rows before."""
+    """Raise an InvalidInputError that names the first missing value; `first` is the number of rows before the batch."""
     gaps = find_gaps(points, features)
     if gaps.any():
         i, j = (int(k) for k in np.argwhere(gaps)[0])

@@ -22,7 +22,7 @@ class TimeFormat(NamedTuple):
     """How the times of rows are written: as text, or as numbers since 1970."""
 
     text: str  # a format of strptime, or a unit
-    is_doubtful: bool = False  # True: day and month could also be exchanged
+    is_doubtful: bool = False  # True: day and month could also be swapped
 
     @property
     def is_number(self) -> bool:
@@ -87,8 +87,8 @@ def time_format_of(value: Any) -> TimeFormat | None:
 def seconds_of_column(column: pl.Series) -> tuple[Array, TimeFormat | None]:
     """Return the times in a column of a table, and how they are written; NaN where a cell is not a time.
 
-    If no format fits the column, it is that of the first value that is a time with a date. If there is none, or if the
-    column has values of type date or datetime, the format is None.
+    If no single format fits the column, the format is that of the first value that is a time with a date, or else that
+    of the first time of day. If there is neither, or if the column has values of type date or datetime, it is None.
     """
     if column.dtype in (pl.Date, pl.Datetime):
         return _seconds_of_dates(column), None

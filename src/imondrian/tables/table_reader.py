@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple
 import polars as pl
 
 from imondrian.base.errors import InvalidInputError
+from imondrian.base.files import check_exists
 from imondrian.tables.encodings import AUTO, Utf8Reader
 from imondrian.tables.formats import (
     check_format,
@@ -171,8 +172,7 @@ class Table:
 def _open(path: str) -> IO[bytes]:
     if path == STANDARD_INPUT:
         return sys.stdin.buffer
-    if not Path(path).exists():
-        raise InvalidInputError(f"{path}: file not found.")
+    check_exists(path)
     if Path(path).is_dir():
         raise InvalidInputError(f"{path} is a folder, not a file.")
     return Path(path).open("rb")

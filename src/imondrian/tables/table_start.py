@@ -5,7 +5,7 @@ import io
 from collections import Counter
 from typing import NamedTuple
 
-from imondrian.tables.csv_records import long_fields
+from imondrian.tables.csv_records import MAX_FIELDS, long_fields
 from imondrian.tables.formats import SEPARATORS
 
 MAX_RECORDS = 50  # examined at the start of a table
@@ -38,13 +38,14 @@ def find_start(records: list[str], separator: str, *, find_titles: bool = True) 
 
 
 def guess_separator(records: list[str]) -> str:
-    """Return the separator that divides most of the records into the same number of fields, at least two.
+    """Return the separator that divides the largest number of records into equally many fields, at least two.
 
-    If several do, the one that is most frequent in the first record is returned, else the first of `,`, `;`, tab, `|`.
+    Of several, the one that is most frequent in the first record is returned; if that is also a tie, the first of `,`,
+    `;`, tab, `|`.
     """
 
     def score(separator: str) -> tuple[int, int]:
-        widths = Counter(len(fields_of(record, separator)) for record in records[:MAX_RECORDS])
+        widths = Counter(_width(record, separator) for record in records[:MAX_RECORDS])
         return max((n for width, n in widths.items() if width > 1), default=0), records[0].count(separator)
 
     return max(SEPARATORS, key=score)
@@ -54,8 +55,8 @@ def count_titles(rows: list[list[str]]) -> int:
     """Return the number of title lines before the header; 0 if in doubt.
 
     Title lines have values in at most half of the columns. The header comes next: it has a field for every column, and
-    no name begins with a digit. If the first line has as many fields as the table, the names in the header must also
-    be distinct, and at most one may be empty.
+    no name is a number or begins with a digit. If the first line has as many fields as the table, the names in the
+    header must also be distinct, and at most one may be empty.
 
     Examples
     --------
@@ -76,6 +77,11 @@ def fields_of(record: str, separator: str) -> list[str]:
     """Split a record into its fields."""
     with long_fields():
         return next(csv.reader(io.StringIO(record, newline=""), delimiter=separator), [])
+
+
+def _width(record: str, separator: str) -> int:
+    """Return the number of fields; if there may be more than `MAX_FIELDS`, they are not split off."""
+    return MAX_FIELDS if record.count(separator) >= MAX_FIELDS else len(fields_of(record, separator))
 
 
 def _n_filled(row: list[str]) -> int:

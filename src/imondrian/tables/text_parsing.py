@@ -14,9 +14,18 @@ import polars as pl
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables.checked_json import decode_json
 from imondrian.tables.column_labels import labels_that_differ, unique_names
-from imondrian.tables.csv_records import CsvBlock, RecordCutter, first_records, long_fields, without_blank_lines
+from imondrian.tables.csv_records import (
+    MAX_FIELDS,
+    CsvBlock,
+    RecordCutter,
+    first_records,
+    first_wide_record,
+    long_fields,
+    without_blank_lines,
+)
 from imondrian.tables.encodings import check_not_binary
 from imondrian.tables.formats import SEPARATORS, without_byte_order_mark
+from imondrian.tables.json_keys import check_unique_keys
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, find_start, guess_separator
 
 BLOCK_BYTES = 2**23  # parsed at once
@@ -131,6 +140,8 @@ def _read_header(text: TextSource, separator: str, block: bytes) -> tuple[_Colum
     ends = first_records(block, separator, MAX_RECORDS, is_complete=True)
     if not ends:
         return None, len(block)
+    if first_wide_record(block[: ends[-1][1]], separator) is not None:
+        raise InvalidInputError(f"{text.name}: one of the first lines has more than {MAX_FIELDS:,} fields.")
     records = [_decode_start(text, block[first:end]) for first, end in ends]
     find_titles = text.has_header and text.skip_lines is None
     start = find_start(records, separator, find_titles=find_titles)
@@ -171,6 +182,9 @@ def _parse_csv(text: TextSource, columns: _Columns, block: CsvBlock, n_rows: int
 
 def _parse_by_record(text: TextSource, columns: _Columns, block: bytes, n_rows: int) -> pl.DataFrame:
     """Parse record by record: a quote inside an unquoted field is an ordinary character."""
+    n_before = first_wide_record(block, columns.separator)
+    if n_before is not None:
+        raise InvalidInputError(f"{text.name}: row {n_rows + n_before + 1} has more than {MAX_FIELDS:,} fields.")
     width = len(columns.names)
     rows: list[list[str | None]] = []
     try:
@@ -208,9 +222,11 @@ def read_ndjson(text: TextSource) -> Iterator[pl.DataFrame]:
 
 def _parse_ndjson(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
     try:
-        return pl.read_ndjson(io.BytesIO(block), infer_schema_length=None)
+        frame = pl.read_ndjson(io.BytesIO(block), infer_schema_length=None)
     except pl.exceptions.PolarsError:
         return _parse_by_line(text, block, n_lines)
+    check_unique_keys(block, frame, text.name, n_lines)
+    return frame
 
 
 def _parse_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
@@ -274,6 +290,6 @@ def _blocks_of_lines(text: TextSource) -> Iterator[tuple[int, bytes]]:
             raise InvalidInputError(f"{text.name}: line {n_lines + 1} is longer than {_MAX_RECORD}.")
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of an error message."""
     return (str(error).splitlines() or [""])[0].rstrip(".")

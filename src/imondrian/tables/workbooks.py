@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from imondrian.base.errors import InvalidInputError
+from imondrian.tables.sheet_spans import check_document, check_sheet
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, count_titles
 from imondrian.tables.text_parsing import ReadingFacts, first_line, note_start
 
+_PANIC = "PanicException"  # a bug in the reader, raised by its Rust code; derived from BaseException, and not exported
 _WORKBOOK_MEMBERS = ("xl/", "[content_types].xml", "content.xml")  # how the names of some members begin, in lower case
 
 
@@ -65,11 +67,16 @@ def _cells(source: WorkbookSource) -> pl.DataFrame:
             f'{source.name}: Excel files need fastexcel: pip install "imondrian[cli]", or save it as CSV.'
         ) from None
     try:
+        check_document(source.content, source.name)
         workbook = fastexcel.read_excel(source.content)
         sheet = _sheet_name(source, workbook.sheet_names)
+        check_sheet(source.content, sheet, source.name)
         frame: Any = workbook.load_sheet(sheet, header_row=None, dtypes="string").to_polars()
-    except fastexcel.FastExcelError as error:
-        raise InvalidInputError(f"{source.name} cannot be read as an Excel file: {first_line(error)}.") from None
+    except BaseException as error:
+        if isinstance(error, fastexcel.FastExcelError) or type(error).__name__ == _PANIC:
+            message = f"{source.name} cannot be read as an Excel file: {first_line(error)}."
+            raise InvalidInputError(message) from None
+        raise
     return pl.DataFrame(frame)
 
 

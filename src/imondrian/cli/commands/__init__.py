@@ -6,10 +6,10 @@ _BLAS = "scipy.linalg.cython_blas"
 
 
 def _load_numba_without_scipy() -> None:
-    """Load Numba's array functions without SciPy, which takes 0.1 s.
+    """Load Numba's array functions without SciPy, which would take 0.1 s to load.
 
     When they are loaded, they import SciPy's BLAS if they can, to find out whether `np.cov` can be compiled. No kernel
-    needs that. Only the command line does this: in a program of a user, it could disable `np.cov`.
+    needs that. Only the command line does this: in a user's program, it could disable `np.cov`.
     """
     if _BLAS in sys.modules:
         return

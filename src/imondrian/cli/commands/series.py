@@ -1,4 +1,4 @@
-"""`imondrian plot series` and `imondrian report`: a table watched as a series, as a picture and as a page."""
+"""`imondrian plot series` and `imondrian report`: watch a table as a series, and plot it or write a report about it."""
 
 from typing import Literal
 

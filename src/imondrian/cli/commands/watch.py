@@ -92,7 +92,7 @@ def _run(
             with running:
                 for batch in stream.batches():
                     watcher.process(batch)
-                    if detector.is_due:
+                    if detector.is_save_due:
                         _wait_and_save(watcher, commands)
         except OSError as error:
             if not isinstance(error, BrokenPipeError) and not stream.is_stopped:
@@ -236,7 +236,7 @@ class Watcher:
         usable = list(takewhile(lambda row: row.error is None, rows)) if is_strict else rows
         for run in self._runs(usable):
             self._process_run(run)
-            self._silence.hear(self._watch_detector.n_seen, self._rows.time_of(run[-1]))
+            self._silence.record_rows(self._watch_detector.n_seen, self._rows.time_of(run[-1]))
         if len(usable) < len(rows):
             raise InvalidInputError(f"Row {self._watch_detector.n_seen + 1}: {rows[len(usable)].error}")
 

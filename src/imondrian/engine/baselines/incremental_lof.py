@@ -112,7 +112,7 @@ def insert(tables: Tables, row: int, x: Array) -> None:
 
 @kernel
 def write_scores(tables: Tables, n_rows: int, X: Array, scores: Array) -> None:
-    """Write the factor of each row of X relative to the learned rows; only the scratch row changes."""
+    """Write the factor of each row of X relative to the learned rows; only scratch space changes."""
     n_neighbours = min(n_rows - 1, tables.neighbours.shape[1])
     for i in range(X.shape[0]):
         write_squared_distances(tables, n_rows, X[i])
@@ -162,7 +162,7 @@ def find_neighbours(tables: Tables, row: int, n_neighbours: int, n_rows: int) ->
 
 @helper
 def add_neighbour(tables: Tables, row: int, slot: int, other: int, square: float) -> None:
-    """Put another row, which is later than all current neighbours, into a slot, the first free one."""
+    """Put another row, which is later than all current neighbours, into the first free slot, `slot`."""
     tables.neighbours[row, slot] = other
     tables.squares[row, slot] = square
     if square >= tables.k_squares[row]:
@@ -230,7 +230,7 @@ def enqueue_reaching(tables: Tables, row: int) -> None:
 
 @helper
 def has_neighbour(tables: Tables, row: int, other: int, square: float) -> bool:
-    """Return True if the other row, at this squared distance, is a neighbour of a row, which must have k neighbours."""
+    """Return True if `other`, at this squared distance, is a neighbour of `row`, which must have k neighbours."""
     last = tables.neighbours[row, tables.farthest[row]]
     return square < tables.k_squares[row] or (square == tables.k_squares[row] and other <= last)
 

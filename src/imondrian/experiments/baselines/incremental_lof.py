@@ -32,8 +32,8 @@ class IncrementalLOF:
     Insertion as in [Pokrajac2007], with the factors of [Breunig2000] as computed by scikit-learn: exactly k neighbours
     (or all other rows, if there are at most k), and 1e-10 added to a mean reachability distance. Unlike the paper: of
     equally distant neighbours only the earlier rows are used, not all, so that many copies cost no more than other
-    rows; a value that does not change updates no other row; the neighbours of a new row are found by scanning all rows,
-    where the paper uses an index.
+    rows; if a recomputed value is unchanged, no other row is updated because of it; the neighbours of a new row are
+    found by scanning all rows, where the paper uses an index.
 
     Parameters
     ----------

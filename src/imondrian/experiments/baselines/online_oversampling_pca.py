@@ -20,7 +20,7 @@ class OnlineOversamplingPCA(DirectionDetector):
     about equally long, it is far from the direction of `OversamplingPCA`, and a target orthogonal to u turns nothing,
     however distant it is.
 
-    Unlike the paper: the mean and second moments are stored, and u is the first eigenvector, whereas [Lee2013] stores
+    Differences: the mean and second moments are stored, and u is the first eigenvector, whereas [Lee2013] stores
     only u and updates it with every row by the same least squares; rows may therefore arrive in any order, one by one
     or at once. All rows are learned, whereas [Lee2013] would exclude those it finds anomalous. The mean does not
     include the copies; the authors' program measures d from the mean with copies, which is equivalent to a ratio of

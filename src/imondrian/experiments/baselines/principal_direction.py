@@ -44,7 +44,7 @@ class DirectionDetector(ABC):
         return self
 
     def extend(self, X: npt.ArrayLike) -> Self:
-        """Learn more rows; `fit` is not required before."""
+        """Learn more rows; `fit` need not be called first."""
         if self._rows is None:
             return self.fit(X)
         self._rows.learn(as_points(X, self._rows.n_features))
@@ -98,7 +98,7 @@ class Targets(NamedTuple):
     scatter: Array  # of all learned rows along each axis, largest first; zeros if they are all equal
     n_others: int  # rows that a target is compared with
     left_out: float  # multiple of a target's outer product that turns the scatter into that of the others
-    stretch: float  # ratio of its deviations from the mean of the others and from the mean of all
+    stretch: float  # ratio of its deviation from the mean of the others to its deviation from the mean of all
 
 
 class LearnedRows:

@@ -76,7 +76,7 @@ def bounding_box(panels: Sequence[Axes]) -> Bbox:
     return Bbox.union([axes.get_position() for axes in panels])
 
 
-def inches(texts: Sequence[str], size: float) -> float:
+def text_width(texts: Sequence[str], size: float) -> float:
     """Return the width of the widest text, in inches."""
     return max(text_size(text, size)[0] for text in texts) / _POINTS_PER_INCH
 

@@ -1,4 +1,4 @@
-"""Panels of the plane: the scores as shades, or the rows with their labels; and their legend."""
+"""Panels that show the plane of two features: the scores as shades, or the rows with their labels; and the legend."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

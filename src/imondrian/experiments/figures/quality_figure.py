@@ -18,8 +18,8 @@ from imondrian.experiments.figures.layout import (
     Margins,
     Titles,
     add_legend,
-    inches,
     new_sheet,
+    text_width,
 )
 from imondrian.experiments.repeats import Row
 from imondrian.plots.style import INK
@@ -74,8 +74,8 @@ def quality_figure(
         raise InvalidInputError(f"rows must have at least one number for {measure!r}, but have none.")
     title_of = Titles(titles or {})
     all_results = [result for method_results in results.values() for result in method_results]
-    left = inches([title_of[result.method] for result in all_results], TITLE_SIZE) + 0.2
-    right = inches([_mean_text(result) for result in all_results], TITLE_SIZE) + 0.2
+    left = text_width([title_of[result.method] for result in all_results], TITLE_SIZE) + 0.2
+    right = text_width([_mean_text(result) for result in all_results], TITLE_SIZE) + 0.2
     gaps, height = [_BETWEEN] * (len(results) - 1), _ROW * max(map(len, results.values()))
     sheet = new_sheet(Margins(left, right, _BELOW, _ABOVE), [], gaps, height)
     for (axes,), (mode, method_results) in zip(sheet.panels, results.items(), strict=True):

@@ -30,7 +30,7 @@ A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0
 (Table III gives no standard deviations). For each difference, possible causes are run as checks. A check explains a
 figure of the paper if the figure lies between the lowest and the highest result of the check or, if the check has fewer
 than {_MIN_RESULTS} results, within {POINTS} points of them. Each method on each set has one explanation: the check that
-explains most figures; if two checks explain equally many, the one whose results are closer."""
+explains the most figures; if two checks explain equally many, the one whose results are closer."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:
@@ -66,7 +66,7 @@ def _results(record: Record | None) -> dict[tuple[str, TableCell], Results]:
 
 
 def _lines(entries: Sequence[Comparison], results: Mapping[tuple[str, TableCell], Results]) -> list[list[str]]:
-    """Return the lines for one method on one set, with the check that explains most of its differences."""
+    """Return the lines for one method on one set, with the check that explains the most of its differences."""
     cell = entries[0].cell
     keys = checks_of(cell.table, cell.method)
     explained = {

@@ -17,7 +17,7 @@ italics* are ours and not in the paper."""
 
 
 def data_section(sets: Collection[str]) -> str:
-    """Return the section that compares the data sets that were used to those in the paper's Table I."""
+    """Return the section that compares our data sets with those in the paper's Table I."""
     rows = [_set_row(name) for name in TABLE_1 if name in sets]
     if not rows:
         return ""

@@ -66,12 +66,12 @@ measurements. [experiments.md](experiments.md) explains how to run the experimen
 
 
 def _agreement(record: Record) -> list[str]:
-    """Return facts about the agreement with the paper: figures within the tolerance, and order of methods."""
+    """Return facts about the agreement with the paper: values within the tolerance, and order of methods."""
     title = _TABLES[record.name]
     comparisons = [entry for entry in compare(record.name, record.rows).values() if entry.published is not None]
     forest = [entry for entry in comparisons if entry.cell.method == "imforest"]
     facts = [
-        f"{title}, {label}: {sum(not entry.differs for entry in entries)} of {len(entries)} figures agree with the"
+        f"{title}, {label}: {sum(not entry.differs for entry in entries)} of {len(entries)} values agree with the"
         " paper, within the tolerance."
         for label, entries in (("iMForest", forest), ("all methods", comparisons))
         if entries
@@ -94,7 +94,7 @@ def _pairs(comparisons: list[Comparison]) -> list[tuple[Comparison, Comparison]]
 
 
 def _is_same_order(one: Comparison, other: Comparison) -> bool:
-    """Return True if the same one of two methods is better in our measurements and in the paper."""
+    """Return True if our measurements and the paper agree on which of two methods is better."""
     return (one.measured.auc > other.measured.auc) == (one.published_auc > other.published_auc)
 
 

@@ -59,12 +59,12 @@ class Updates:
 class NewFeatures(NamedTuple):
     """Features that are added to a forest, with the value that they have in all points so far."""
 
-    n_numbers: int  # numbers that are 0
+    n_numbers: int  # number of new numeric features, which are 0
     codes: list[float]  # the codes of new categorical features
     rarity: float  # of a category that all points have
 
     def rows(self, rows: Array, n_categorical: int) -> Array:
-        """Return coded rows, which have n_categorical categories, with the new features."""
+        """Return coded rows, which have n_categorical categorical features, with the new features added."""
         numbers, rarities, codes = np.split(
             rows, [rows.shape[1] - 2 * n_categorical, rows.shape[1] - n_categorical], axis=1
         )
@@ -131,7 +131,7 @@ class Sampler(Protocol):
         """Return True if `build` on n_rows rows copies a sample for each tree, so that others may change the rows."""
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
-        """Build empty trees on n_rows rows, of which X contains the latest; all of them, if there is no window."""
+        """Build the trees, empty so far, on n_rows rows; X contains the latest of them or, without a window, all."""
 
     def block_length(self, n_rows: int) -> int:
         """Return how many of the next n_rows rows `extend` accepts in one call."""

@@ -43,7 +43,7 @@ from imondrian.forest.scales import Scale
 from imondrian.forest.scores import SCORES, ScoringCache
 
 _ALL = slice(None)
-_NO_POINT = Selection(0.0, 1)  # of rows that are only scored
+_NO_POINT = Selection(0.0, 1)  # selects no point: for rows that are only scored
 _LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
 _UNLIKELY = 60.0  # minus the log of the largest probability that, at a given time, a tree needs more slots than it has
 
@@ -52,12 +52,11 @@ class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
     Strata are blocks of `stratum` consecutive points. A tree holds at most one point of each stratum, so that it needs
-    few more slots than the points it holds on average. If `stratum` is 1, points are selected independently, and there
-    are enough slots that, at any
-    given time, the probability of needing more is below exp(-60) (a point without a free slot is not inserted). So
-    memory is fixed. Trees read from a file get these slots only when points arrive. Feature weights, and the typical
-    log sizes to which the score "size" is relative, are updated after every eighth of the window (until the window is
-    full: whenever the number of points has grown by an eighth).
+    only a few more slots than the mean number of points that it holds. If `stratum` is 1, points are selected
+    independently, and there are enough slots that, at any given time, the probability of needing more is below exp(-60)
+    (a point without a free slot is not inserted). So memory is fixed. Trees read from a file get these slots only when
+    points arrive. Feature weights, and the typical log sizes to which the score "size" is relative, are updated after
+    every eighth of the window (until the window is full: whenever the number of points has grown by an eighth).
 
     Parameters
     ----------

@@ -159,7 +159,7 @@ def _with_key(settings: dict[str, Any], features: list[str]) -> dict[str, Any]:
     if is_keyed(settings):
         return with_keyed_defaults(settings, features, DEFAULTS["time"])
     if settings.get("max_bytes") is not None:
-        raise InvalidInputError("max_bytes is the memory of keys: it needs the setting key.")
+        raise InvalidInputError("max_bytes limits the memory of keys, so it requires the setting key.")
     return settings
 
 

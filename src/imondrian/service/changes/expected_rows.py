@@ -41,8 +41,8 @@ def n_rows_at_once(detector: StreamDetector) -> int:
     They have the same spread, and their usual values depend only on the values of earlier rows. If anomalies are not
     learned, this is one row: the usual values also depend on the labels of earlier rows.
     """
-    is_known = detector.parameters["learn_anomalies"]
-    return N_ROWS_PER_SPREAD - detector.n_seen % N_ROWS_PER_SPREAD if is_known else 1
+    learns_anomalies = detector.parameters["learn_anomalies"]
+    return N_ROWS_PER_SPREAD - detector.n_seen % N_ROWS_PER_SPREAD if learns_anomalies else 1
 
 
 def updated_spread(spread: Spread | None, detector: StreamDetector) -> Spread | None:

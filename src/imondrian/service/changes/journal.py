@@ -120,7 +120,7 @@ class ScoredRow(NamedTuple):
 
 
 class EventMark(NamedTuple):
-    """How far the events of a journal are stored: all of the entries before `entry`, and the first `n_events` of it."""
+    """How far the events of a journal are stored: those of the entries before `entry`, and its first `n_events`."""
 
     entry: int = 0
     n_events: int = 0
@@ -204,9 +204,10 @@ class EntryApplier:
     silence : float, optional
         Seconds without points after which the detector is silent.
     generation : int, default=0
-        Larger after each entry that starts a new numbering of incidents: with a model file, or after lost entries.
+        Increased by each entry that starts a new numbering of incidents: one with a model file, or one that replaces
+        lost entries.
     spread : Spread, optional
-        Of a series: how far ordinary values are from the usual ones; None if not known.
+        Of a series: how far the values in the window deviate from the usual ones; None if not known.
 
     Attributes
     ----------
@@ -287,7 +288,7 @@ class EntryApplier:
     def _learn_series(self, points: Array, times: Array) -> Iterator[ScoredRow]:
         """Learn the first rows of a series, as many as `n_rows_at_once` allows.
 
-        What was expected is recorded of the latest rows only: all others leave the history at once.
+        What was expected is recorded for the latest rows only: all others leave the history at once.
         """
         detector, n_rows = self.detector, n_rows_at_once(self.detector)
         n_skipped = max(len(points) - Retention().history_rows(points.shape[1]), 0)
@@ -345,7 +346,9 @@ class EntryApplier:
     def _without_codes(self, error: InvalidInputError) -> InvalidInputError:
         """Return an error without the codes of categories, which mean nothing to the client."""
         if isinstance(error, NotHeldError) and self.detector.parameters["categorical"]:
-            return InvalidInputError(f"Point {error.row} is not in the window, or the request has it too often.")
+            return InvalidInputError(
+                f"Point {error.row} is not in the window, or the request contains it more often than the window."
+            )
         return error
 
 

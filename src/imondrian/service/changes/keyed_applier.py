@@ -1,6 +1,6 @@
 """Applies journal entries to a fleet: points with keys, keys to forget, settings.
 
-Under the same versions, applying the same entries to the same fleet gives the same result to the last bit.
+With the same software versions, applying the same entries to the same fleet gives the same result to the last bit.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ class KeyedEvent(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What has changed when the points of entries were learned."""
+    """What changed when the points of entries were learned."""
 
     outcomes: list[list[LearnedRow]]  # the rows of each entry
     events: list[KeyedEvent]  # the incidents that opened or closed
@@ -61,7 +61,7 @@ class KeyedApplier:
     silence : float, optional
         Seconds without points after which the detector is silent.
     generation : int, default=0
-        Part of the ids of incidents; it increases when journal entries were lost, so that no id is used twice.
+        Part of the ids of incidents; it increases when journal entries are lost, so that no id is used twice.
 
     Attributes
     ----------

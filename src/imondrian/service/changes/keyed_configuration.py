@@ -18,13 +18,13 @@ from imondrian.forest.inputs import as_count
 from imondrian.service.changes.settings import RULES, rules_by_index
 from imondrian.service.limits import KEY_BYTES, MIB, Limits
 
-MAX_BYTES = 256 * MIB  # default memory of the keys
+DEFAULT_MAX_BYTES = 256 * MIB  # default memory of the keys
 _KEYED_DEFAULTS: dict[str, Any] = {
     "window": KEYED_WINDOW,
     "max_samples": KEYED_MAX_SAMPLES,
     "n_trees": KEYED_N_TREES,
     "missing": "raise",
-    "max_bytes": MAX_BYTES,
+    "max_bytes": DEFAULT_MAX_BYTES,
 }
 _FLEET_SETTINGS = ("window", "max_samples", "n_trees", "preset", "kind", "scale", "threshold", "warm_up", "seed")
 _REQUIRED: dict[str, Any] = {  # settings that can only have one value
@@ -76,7 +76,7 @@ def keyed_memory_bytes(configuration: dict[str, Any], limits: Limits) -> int:
 
 
 def keyed_bytes(max_bytes: int, n_keys: int) -> int:
-    """Return how many bytes a detector with a key may use, if it has so many keys in memory and on the disk."""
+    """Return how many bytes a detector with a key may use, if it has n_keys keys in memory and on the disk."""
     return max_bytes + n_keys * KEY_BYTES
 
 

@@ -50,7 +50,7 @@ def journalled_rows(content: bytes) -> JournalledRows:
         keys = json.loads(encoded)
         own_times = labels_from(labels).times_of(len(keys))
     except (ValueError, TypeError) as error:
-        raise InvalidInputError(f"The keys of a journal entry cannot be read: {error}.") from None
+        raise InvalidInputError(f"The keys or labels of a journal entry cannot be read: {error}.") from None
     return JournalledRows(points, keys, own_times)
 
 

@@ -14,6 +14,7 @@ from imondrian.base.categories import MISSING_CODE, category_code, category_text
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
+from imondrian.engine.nodes import MAX_VALUE
 from imondrian.forest.inputs import as_points, as_points_with_gaps
 from imondrian.rows.missing_values import have_values
 from imondrian.service.changes.row_labels import TIME, Category, Labels, time_text
@@ -124,9 +125,17 @@ class RowReader:
             has_value = have_values(points, tuple(self._format.categorical))
             if not has_value.all():
                 raise InvalidInputError(f"Point {int(np.argmin(has_value))} has no value: everything is missing.")
+        self._check_range(points)
         points = (as_points_with_gaps if self._has_gaps else as_points)(points, n_features)
         times = np.frombuffer(self._seconds) if self._has_seconds else None
         return PostedRows(points, self._latest_labels(), times)
+
+    def _check_range(self, points: Array) -> None:
+        """Raise InvalidInputError, which names feature and point, if a number is infinite or too large."""
+        values = points.ravel()
+        if np.fmax.reduce(values) > MAX_VALUE or np.fmin.reduce(values) < -MAX_VALUE:  # both ignore NaN
+            i, j = np.argwhere(np.abs(points) > MAX_VALUE)[0].tolist()
+            raise self._error(i, j, float(points[i, j]), f"at most {MAX_VALUE:g} in absolute value")
 
     def _begin_block(self, first: int) -> None:
         """Drop the codes of the block before, and the labels of blocks whose rows will not be shown."""
@@ -271,7 +280,7 @@ class RowReader:
         except OverflowError:
             places = ((i, j) for i, row in enumerate(rows) for j in range(len(row)) if _is_huge(row[j]))
             i, j = next(places)
-            raise self._error(first + i, j, rows[i][j], "a number that fits into 64 bits") from None
+            raise self._error(first + i, j, rows[i][j], "a number within the range of a 64-bit float") from None
 
 
 def _is_short_text(time: Any) -> bool:

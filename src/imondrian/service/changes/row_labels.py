@@ -1,4 +1,4 @@
-"""What is shown of rows instead of numbers: their categories as they were posted, and their own times.
+"""Labels of rows, shown instead of numbers: their categories as they were posted, and their own times.
 
 A detector needs only the code of a category (see `categories.py`), from which its text cannot be computed. So labels
 are stored with the rows that introduce them: in the same journal entry, and in the history of a snapshot.

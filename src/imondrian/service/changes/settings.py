@@ -16,7 +16,7 @@ from imondrian.stream.detector import StreamDetector
 from imondrian.stream.stream_parameters import checked_threshold
 
 RULES = IncidentRules._fields
-BY_FEATURE = ("side", "ignore_within")  # rules with a value for each of some features
+BY_FEATURE = ("side", "ignore_within")  # rules that are dictionaries: feature to value
 CHANGEABLE = ("threshold", *RULES, "silence")
 RULE_DEFAULTS: dict[str, Any] = {**IncidentRules()._asdict(), "side": {}, "ignore_within": {}}
 _MAX_SILENCE = 366 * 86_400.0
@@ -93,7 +93,7 @@ class Changes(NamedTuple):
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], configuration: Mapping[str, Any]) -> "Changes":
-        """Check settings to change in a configuration; raise InvalidInputError if one is invalid or cannot be changed.
+        """Check new settings of a detector; raise InvalidInputError if one is invalid or cannot be changed.
 
         Parameters
         ----------

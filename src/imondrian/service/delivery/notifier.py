@@ -102,8 +102,8 @@ class Channel:
         """Return what was given up since the start, and whether notifications fail."""
         found, n_given_up = [], self.counts.n_given_up - self._n_given_up_before
         if n_given_up:
-            were = "notification was" if n_given_up == 1 else "notifications were"
-            found.append(f"{n_given_up} {were} given up: {self.label} did not accept them in time.")
+            were, them = ("notification was", "it") if n_given_up == 1 else ("notifications were", "them")
+            found.append(f"{n_given_up} {were} given up: {self.label} did not accept {them} in time.")
         failures = max(
             [self._backoff.n_failures, *(each.n_failures for each in self._detector_backoffs.copy().values())]
         )

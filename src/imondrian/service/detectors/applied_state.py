@@ -103,7 +103,7 @@ class Incidents(Protocol):
         """Return the open incidents and the latest closed ones."""
 
     def announcement(self, event: PendingEvent) -> Announcement:
-        """Return what is announced of an event."""
+        """Return what is announced about an event."""
 
 
 class Applier(Protocol):
@@ -138,7 +138,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedState(ABC):
-    """Everything about a detector that changes, after the last journal entry that was applied.
+    """Everything about a detector that changes, as of the last journal entry applied.
 
     Parts of it change in place, and are shared by all states of a detector.
     """
@@ -168,7 +168,7 @@ class AppliedState(ABC):
         return 0
 
     def has_disk_space(self, _n_bytes: int) -> bool:
-        """Return True if the disk has so much space."""
+        """Return True if the disk has this much free space."""
         return True
 
     @abstractmethod
@@ -177,13 +177,13 @@ class AppliedState(ABC):
 
     @abstractmethod
     def view(self, copy_max_age: float) -> View:
-        """Return what other threads read; a copy for reads is at most so many seconds old."""
+        """Return what other threads read; a copy for reads is at most `copy_max_age` seconds old."""
 
     @abstractmethod
     def save_snapshot(self, write: Write) -> None:
         """Save a snapshot, and the replies since the previous one.
 
-        All pending events must be stored before: a replay from the snapshot does not repeat them.
+        All pending events must be stored first: a replay from the snapshot does not repeat them.
         """
 
     @abstractmethod
@@ -195,7 +195,7 @@ class AppliedState(ABC):
         """Delete the files of a closed state, after the detector was removed."""
 
     def next_portion(self) -> list[Announcement]:
-        """Return the first pending events in the form in which they are stored, without skipped ones before them."""
+        """Return the first pending events in the form in which they are stored; skipped events are not among them."""
         return [self.incidents.announcement(event) for event in self.pending.latest[:_EVENTS_PER_TRANSACTION]]
 
     def without_portion(self) -> Self:

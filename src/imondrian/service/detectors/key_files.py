@@ -55,7 +55,7 @@ class KeyFiles:
         return fleet
 
     def restore(self, detector: int, chunks: Iterable[bytes]) -> None:
-        """Create or replace the file of a detector by its copy."""
+        """Create the file of a detector from a copy, or replace it with the copy."""
         part = self.path(detector).with_name(f"{self.path(detector).name}.part")
         part.unlink(missing_ok=True)
         make_private_file(part)
@@ -127,7 +127,7 @@ class KeyFile:
     Attributes
     ----------
     is_closed : bool
-        Whether it was closed: its number may then be that of another file.
+        Whether it was closed: its file descriptor may then be that of another file.
     """
 
     def __init__(self, path: Path) -> None:

@@ -85,7 +85,10 @@ class KeyedState(AppliedState):
     files: KeyFiles
 
     def disk_bytes(self, content: bytes, n_points: int) -> int:
-        """Return how much disk space an entry with points needs at most, for the journal and keys that leave memory."""
+        """Return how much disk space an entry with points needs at most, for the journal and keys that leave memory.
+
+        Return 0 if no key leaves memory, or if there is enough space in any case.
+        """
         fleet = self.applier.fleet
         if len(self.rows.summaries) + n_points <= self.max_bytes // fleet.bytes_per_key:
             return 0  # all keys fit into memory
@@ -95,7 +98,7 @@ class KeyedState(AppliedState):
         return n_bytes and n_bytes + 2 * len(content) + _MARGIN_BYTES
 
     def has_disk_space(self, n_bytes: int) -> bool:
-        """Return True if the disk has so much space."""
+        """Return True if the disk has this much free space."""
         return n_bytes == 0 or shutil.disk_usage(self.files.path(self.id).parent).free >= n_bytes
 
     def apply(
@@ -272,7 +275,7 @@ def _restored(record: StoredDetector, opened: _OpenFleet, retention: Retention, 
         raise ValueError(f"its rows have {fleet.parameters['n_features']} values, not {len(features)}.")
     if extra:
         incidents.restore(extra[_INCIDENTS])
-    if extra.get(_LATEST) is not None:  # not in the table: rows of one post have the same time
+    if extra.get(_LATEST) is not None:  # the table cannot tell: all rows of a request have the same time
         rows.latest = KeySummary(*extra[_LATEST])
     number, silence = int(extra.get(_NUMBER, 0)), extra.get(_SILENCE, record.configuration["silence"])
     return KeyedState(

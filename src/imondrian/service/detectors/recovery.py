@@ -93,7 +93,7 @@ def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, probl
 def _with_backlog(folder: Folder, record: StoredDetector, error: StoreError) -> AppliedState:
     """Return the state of the last snapshot, with the entries after it, which its worker applies as soon as it can.
 
-    Raise the error if it has another cause than a key that could not be moved to the disk.
+    Raise the error if its cause is not a key that could not be moved to the disk.
     """
     state = _start_state(folder, record, [])
     entries = folder.store.entries_after(record.id, state.entry_number)

@@ -342,7 +342,7 @@ class Registry:
         return None
 
     def _running_workers(self) -> list[DetectorWorker]:
-        """Return the workers of all detectors, also of removed ones whose threads have not ended."""
+        """Return the workers of all detectors, including removed ones whose threads have not ended."""
         self._ending_workers -= {worker for worker in self._ending_workers.copy() if worker.wait_for_end(0.0)}
         return [*(handle.worker for handle in self.all()), *self._ending_workers.copy()]
 
@@ -412,7 +412,7 @@ def _then(first: Future[Any], action: Callable[[], Any]) -> Future[None]:
         try:
             done.result()
             action()
-        except BaseException as error:  # noqa: BLE001 (who waits for the future must always get a response)
+        except BaseException as error:  # noqa: BLE001 (whoever waits for the future must always get a response)
             both.set_exception(error)
         else:
             both.set_result(None)

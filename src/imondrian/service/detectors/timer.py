@@ -1,4 +1,4 @@
-"""A thread that calls a function at regular intervals."""
+"""A thread that checks for detectors without data at regular intervals."""
 
 import logging
 import threading
@@ -8,7 +8,7 @@ _LOG = logging.getLogger("imondrian.service")
 
 
 class Timer:
-    """Calls a function every `seconds` until it is closed; errors are logged.
+    """Calls a function that checks for detectors without data every `seconds` until `close`; errors are logged.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class Timer:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, and wait for that."""
+        """Stop the thread, and wait until it has ended."""
         self._is_closed.set()
         self._thread.join()
 

@@ -75,7 +75,7 @@ class DetectorWorker:
         The incidents of the detector.
     settings : dict
         The current values of the settings that can be changed.
-    last_points : float
+    last_points_time : float
         When points last arrived, by the monotonic clock; before that, when the worker was created.
     """
 
@@ -91,7 +91,7 @@ class DetectorWorker:
     ) -> None:
         self.id, self.name = record.id, record.name
         self.silences, self.settings = silences, state.applier.settings
-        self.last_points = time.monotonic()
+        self.last_points_time = time.monotonic()
         self.view = state.view(retention.copy_max_age)
         self.incidents, last = self.view.incidents, self.view.last_arrival
         self._last_arrival = record.created if last is None else last  # of points, in seconds since 1970
@@ -99,7 +99,7 @@ class DetectorWorker:
         self._feed, self._stored_silences = feed, silences
         self.summary = state.summary()
         self._problems: dict[str, str] = {}
-        self._n_bytes_lacking = 0  # disk space that the last refused request needs
+        self._n_bytes_needed = 0  # disk space that the last refused request needs
         self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
         self._n_settled = state.entry_number  # of the last entry whose effect is included in `settings`
         self._writer, self._limits, self._retention = writer, limits, retention
@@ -117,7 +117,7 @@ class DetectorWorker:
         self._thread.start()
 
     def _add_backlog(self, n_features: int) -> None:
-        """Make the entries ready that could not be replayed at the start; their clients may ask for the replies."""
+        """Queue entries that could not be replayed at the start, as ready; their clients may ask for the replies."""
         for entry in self._state.backlog:
             n_points = len(entry.points_and_labels()[0]) // (8 * n_features)
             job = Job(entry.kind, entry.content, n_points, entry.request, entry.time, Future())
@@ -134,7 +134,7 @@ class DetectorWorker:
     def problems(self) -> dict[str, str]:
         """Current problems, by kind."""
         problems = self._problems.copy()
-        if self._n_bytes_lacking and not self._state.has_disk_space(self._n_bytes_lacking):
+        if self._n_bytes_needed and not self._state.has_disk_space(self._n_bytes_needed):
             problems.setdefault("store", _NO_SPACE)
         return problems
 
@@ -168,7 +168,7 @@ class DetectorWorker:
 
     @property
     def counts(self) -> Counts:
-        """Points learned, and anomalies among them, since the detector was created."""
+        """Points learned, anomalies among them, and incidents that opened, since the detector was created."""
         return self._state.counts
 
     @property
@@ -218,7 +218,7 @@ class DetectorWorker:
             self._check_disk_space(kind, content, n_points)
             job = Job(kind, content, n_points, request, time.time(), Future())
             if kind in WITH_POINTS:
-                self.last_points, self._last_arrival = time.monotonic(), job.time
+                self.last_points_time, self._last_arrival = time.monotonic(), job.time
             if request is not None:
                 self._replies.add_pending(request, request_digest, job.future)
             self._waiting.append(job)
@@ -233,8 +233,8 @@ class DetectorWorker:
         if "store" in self._problems:
             raise StorageError(self._problems["store"])
         n_bytes = self._state.disk_bytes(content, n_points) if kind in WITH_POINTS else 0
-        self._n_bytes_lacking = 0 if self._state.has_disk_space(n_bytes) else n_bytes
-        if self._n_bytes_lacking:
+        self._n_bytes_needed = 0 if self._state.has_disk_space(n_bytes) else n_bytes
+        if self._n_bytes_needed:
             raise StorageError(_NO_SPACE)
 
     def remove(self) -> Future[None]:
@@ -287,7 +287,7 @@ class DetectorWorker:
         False while a journalled change, which may change the limit, has not been applied.
         """
         silence, is_settled = self.settings["silence"], self._n_settled == self._n_journalled
-        return silence is not None and is_settled and time.monotonic() - self.last_points > silence
+        return silence is not None and is_settled and time.monotonic() - self.last_points_time > silence
 
     # -- the thread of the writer -------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ class DetectorWorker:
         if job.kind != SETTINGS:
             return False
         changes = Changes.from_bytes(job.content)
-        n_seconds = time.monotonic() - self.last_points
+        n_seconds = time.monotonic() - self.last_points_time
         return changes.has_silence and (changes.silence is None or n_seconds <= changes.silence)
 
     def _on_journalled(self, written: Future[list[StoredEvent]]) -> None:
@@ -360,7 +360,7 @@ class DetectorWorker:
             self._writer.submit(self._journal, self._on_journalled)
 
     def _delete(self, store: Store) -> list[StoredEvent]:
-        """Delete all data of the detector; nothing is written after that, except that its open incidents end.
+        """Delete all data of the detector, and close its open incidents; nothing is written for it after that.
 
         Events that have been applied, but not stored yet, are never announced.
         """
@@ -459,7 +459,7 @@ class DetectorWorker:
             self._save_snapshot()
 
     def _wait_for_store(self, error: StoreError) -> None:
-        """Wait until keys may leave memory again; new requests are refused meanwhile, and journalled ones wait.
+        """Wait before the next attempt to move keys to the disk; new requests are refused, and journalled ones wait.
 
         Raise an error if the worker must end: the next start applies what is journalled.
         """

@@ -79,14 +79,14 @@ class Guard:
 
         A request that needs no body or no token may only have a small body, for which no memory is reserved.
         """
-        limits, last = self._limits, path.rpartition("/")[2]
+        limits, part = self._limits, _part_of_detector(path)
         if _is_public(path):
             return limits.unused_body_bytes, 0
-        if last in _WITH_POINTS.get(method, ()):
+        if part in _WITH_POINTS.get(method, ()):
             return limits.body_bytes, PER_BYTE_OF_POINTS
         if method not in ("PUT", "PATCH"):
             return limits.unused_body_bytes, 0
-        if method == "PUT" and last == "model":
+        if method == "PUT" and part == "model":
             return limits.model_bytes, PER_BYTE_OF_MODELS
         return limits.configuration_bytes, PER_BYTE_OF_POINTS
 
@@ -110,13 +110,19 @@ class Guard:
         return None
 
 
+def _part_of_detector(path: str) -> str:
+    """Return the part of a detector that a path names, such as points or model; "" for a detector as a whole."""
+    names = path.split("/")  # of /detectors/{name}/{part}
+    return names[3] if len(names) == len(("", "detectors", "name", "part")) else ""
+
+
 def _is_public(path: str) -> bool:
     """Return True if a path needs no token."""
     return path in _PUBLIC or path.startswith(_STATIC)
 
 
 def _is_utf8(part: bytes) -> bool:
-    """Return True if a part of a URL is UTF-8; otherwise different ones, such as keys, would be decoded to the same."""
+    """Return True if a part of a URL is UTF-8; otherwise different keys could be decoded to the same text."""
     try:
         unquote_to_bytes(part).decode()
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ from imondrian.stream.detector import StreamDetector
 
 Order = Literal["surprise", "name", "time"]
 _SORTED_AT_ONCE = 4_096  # keys: sorting holds the GIL
-_COPIED_BYTES = 4 * MIB  # of detectors of keys that are copied at once, but at least one
+_COPIED_BYTES = 4 * MIB  # detectors of keys are copied in blocks of at most this size, but at least one at a time
 _ORDERS: dict[str, Callable[[tuple[str, KeySummary]], Any]] = {
     "surprise": lambda item: (-item[1].surprise, item[0]),
     "name": lambda item: item[0],
@@ -217,8 +217,8 @@ def key_blocks(handle: DetectorHandle, rows: KeyedRows, limits: Limits) -> list[
         positions.setdefault(key, []).append(i)
     if len(positions) > limits.keys_per_read:
         raise InvalidInputError(
-            f"The points have {len(positions)} keys, but at most {limits.keys_per_read} are allowed, unless they are"
-            " learned."
+            f"The points have {len(positions)} keys, but at most {limits.keys_per_read} are allowed in a request that"
+            " does not learn them."
         )
     items, n_keys = list(positions.items()), max(_COPIED_BYTES // handle.worker.summary.copy_bytes, 1)
     return [dict(items[i : i + n_keys]) for i in range(0, len(items), n_keys)]

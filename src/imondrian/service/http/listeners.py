@@ -1,8 +1,8 @@
 """Server-sent events: openings and closings of incidents, as they are stored, to clients that keep a connection open.
 
 All listeners share the events in memory (`event_feed.py`), so none of them needs a queue; one that falls behind reads
-from the store. A response begins with the id of the latest event, so that a client that loses its connection before the
-first event knows where to continue.
+from the store. A response begins with the id of the event after which it continues, so that a client that loses its
+connection before the first event knows where to continue.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class Listeners:
     def place(self) -> Iterator[None]:
         """Count one more listener; raise CapacityError if there are too many."""
         if self._n_listeners >= self._max_listeners:
-            raise CapacityError(f"{self._n_listeners} clients already listen to events.")
+            raise CapacityError(f"{self._n_listeners} clients are already listening to events.")
         self._n_listeners += 1
         try:
             yield
@@ -83,7 +83,7 @@ class Listeners:
 
 
 async def _either(first: asyncio.Event, second: asyncio.Event, seconds: float) -> bool:
-    """Wait until one of two events is set; return False if neither is after some seconds."""
+    """Wait until one of two events is set; return False if neither is set within `seconds`."""
     tasks = [asyncio.ensure_future(event.wait()) for event in (first, second)]
     try:
         done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -99,5 +99,5 @@ def _beginning(last: int) -> bytes:
 
 
 def _text_of(event: StoredEvent) -> bytes:
-    """Return an event in the format of server-sent events; JSON has no line breaks."""
+    """Return an event in the format of server-sent events; `as_json` contains no line breaks."""
     return f"id: {event.id}\ndata: {event.as_json()}\n\n".encode()

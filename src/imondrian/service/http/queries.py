@@ -119,7 +119,7 @@ def _expected_ranges(handle: DetectorHandle, rows: list[HistoryRow]) -> dict[str
 
 
 def known_number(value: float) -> float | None:
-    """Return a number, or None if it is not known: the surprise of a row of an earlier version, a usual step."""
+    """Return a number, or None if it is NaN: not known, such as the surprise of a row stored by an earlier version."""
     return None if math.isnan(value) else value
 
 

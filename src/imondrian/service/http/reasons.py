@@ -33,7 +33,7 @@ class PointExplainer:
     def next_point(self, row: Array, values: Sequence[Value], time: float | None) -> list[schemas.Reason]:
         """Explain a row as if it were the next one of the stream; `values` are those that were posted.
 
-        The list is empty if a shingle has too few rows yet. The categories of earlier rows are not known. With the
+        The list is empty until a shingle has enough rows. The categories of earlier rows are not known. With the
         preset "series", `time` is the time of the row in seconds, NaN or None if it is not known.
         """
         point = self._detector.next_point(row, time)

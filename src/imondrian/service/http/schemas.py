@@ -21,7 +21,7 @@ from imondrian.base.defaults import (
 )
 from imondrian.base.option_types import KindOrPreset, StreamMissing, StreamPresetName, ThresholdOrPreset
 from imondrian.service.changes.configuration import MAX_TEXT_LENGTH
-from imondrian.service.changes.keyed_configuration import MAX_BYTES
+from imondrian.service.changes.keyed_configuration import DEFAULT_MAX_BYTES
 from imondrian.service.changes.row_labels import TIME, Value
 from imondrian.service.limits import MIB, Limits
 
@@ -134,7 +134,7 @@ class Configuration(BaseModel):
     max_bytes: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         None,
         description="With a key: memory of the detectors of all keys. When it is full, the keys that were not used for"
-        f" the longest time move to the disk, and come back unchanged. Null means {MAX_BYTES // MIB} MiB.",
+        f" the longest time move to the disk, and come back unchanged. Null means {DEFAULT_MAX_BYTES // MIB} MiB.",
     )
 
 

@@ -116,7 +116,7 @@ class EventTable:
     def close_incidents(
         self, detector: int, incidents: Sequence[dict[str, Any]], time: float, why: str
     ) -> list[StoredEvent]:
-        """Store that incidents end without a row; return the events."""
+        """Store that incidents were closed for a reason other than a row; return the events."""
         closings = [{**each, **ended(each, time), "explanation": [], "text": why} for each in incidents]
         return self.add(detector, [Announcement(0, CLOSED, time, each) for each in closings])
 
@@ -208,7 +208,7 @@ class EventTable:
         self._count(key, n_removed * is_sent, n_removed * (not is_sent))
 
     def counts(self, key: str) -> ReceiverCounts:
-        """Return how many notifications of a receiver were sent, given up, and wait."""
+        """Return how many notifications of a receiver were sent, were given up, and are waiting."""
         sql = "SELECT sent, given_up FROM receivers WHERE receiver = ?"
         n_sent, n_given_up = self._database.execute(sql, (key,)).fetchone() or (0, 0)
         sql = "SELECT count(*) FROM outbox WHERE receiver = ?"

@@ -2,10 +2,12 @@
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from imondrian.engine.jit import Array
 from imondrian.service.changes.expected_rows import n_expected_values
 from imondrian.service.changes.journal import MODELS, Entry, Outcome, ScoredRow, points_from
 from imondrian.service.changes.row_labels import Category, Labels, Value, joined_pair, labels_from, split_pair
@@ -77,6 +79,7 @@ class History:
             self._n_rows = self._n_label_bytes = 0
         if isinstance(outcome, list):
             self._append(self._latest(_Block(entry.time, *entry.points_and_labels(), outcome)))
+            self._drop_oldest()
 
     def _latest(self, block: _Block) -> _Block:
         """Return the latest rows of a block, if it has too many."""
@@ -90,6 +93,8 @@ class History:
         self._blocks.append(block)
         self._n_rows += len(block.rows)
         self._n_label_bytes += len(block.labels)
+
+    def _drop_oldest(self) -> None:
         while self._is_too_long():
             oldest = self._blocks.popleft()
             self._n_rows -= len(oldest.rows)
@@ -117,13 +122,14 @@ class History:
             if content.startswith(first_bytes):
                 table, stored = split_pair(content[len(first_bytes) :])
                 names = fields
-        labels, n_features = labels_from(stored), self._n_features
-        n_expected = n_expected_values(n_features) if content.startswith(_WITH_EXPECTED) else 0
-        for i, row in enumerate(points_from(table, len(names) + n_features + n_expected)):
-            values, point = dict(zip(names, row.tolist(), strict=False)), row[len(names) : len(names) + n_features]
-            scored = _scored_row(values)._replace(expected=row[len(names) + n_features :].tobytes())
-            own = labels.of_rows(point, labels.times[i : i + 1])
-            self._append(_Block(values["time"], point.tobytes(), own.to_bytes(), [scored]))
+        n_expected = n_expected_values(self._n_features) if content.startswith(_WITH_EXPECTED) else 0
+        lines = points_from(table, len(names) + self._n_features + n_expected)
+        labels, arrivals = labels_from(stored), lines[:, names.index("time")]
+        starts = [0, *(np.flatnonzero(np.diff(arrivals)) + 1).tolist(), len(lines)]
+        for start, end in pairwise(starts):  # the rows of a request, which share their labels, are one block again
+            if start < end:
+                own_times = labels.times[start:end]
+                self._append(_block_of(names, lines[start:end], self._n_features, labels, own_times))
 
     @property
     def last(self) -> ScoredRow | None:
@@ -160,6 +166,20 @@ class History:
         times, values = labels.times_of(len(points)), labels.values(points, self._categorical)
         rows = zip(times, values, points.tolist(), block.rows, strict=True)
         return [HistoryRow(row.number, block.time, time, x, point, *row[1:]) for time, x, point, row in rows]
+
+
+def _block_of(
+    names: tuple[str, ...], lines: Array, n_features: int, labels: Labels, own_times: list[str | None]
+) -> _Block:
+    """Return rows of a snapshot, which arrived at the same time, as a block."""
+    first, end = len(names), len(names) + n_features
+    points = np.ascontiguousarray(lines[:, first:end])
+    rows = [
+        _scored_row(dict(zip(names, line.tolist(), strict=False)))._replace(expected=line[end:].tobytes())
+        for line in lines
+    ]
+    own = labels.of_rows(points, own_times)
+    return _Block(float(lines[0, names.index("time")]), points.tobytes(), own.to_bytes(), rows)
 
 
 def _scored_row(values: dict[str, float]) -> ScoredRow:

@@ -162,7 +162,7 @@ class IncidentLog:
         return [listed_one(incident) for incident in shown.incidents]
 
     def announcement(self, event: PendingEvent) -> Announcement:
-        """Return what is announced of an event."""
+        """Return what is announced about an event."""
         described = self._as_json(event.incident, event.generation, dict(event.times).get, dict(event.categories).get)
         return announcement_of(event, described)
 
@@ -258,7 +258,7 @@ def incident_as_json(
 
 
 def announcement_of(event: PendingEvent, described: dict[str, Any]) -> Announcement:
-    """Return what is announced of an event, from its incident as JSON."""
+    """Return what is announced about an event, from its incident as JSON."""
     if event.replaced is not None:
         described = described | ended(described, event.replaced)
     return Announcement(

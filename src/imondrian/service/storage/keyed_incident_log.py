@@ -63,7 +63,7 @@ class KeyedIncidentLog:
         self._id, self._name, self._features = id_, name, list(features)
         self._open: dict[str, KeyedIncident] = {}  # by key
         self._closed: deque[KeyedIncident] = deque(maxlen=N_CLOSED)
-        self._alarms: dict[str, dict[int, RowTime]] = {}  # times of the alarms that incidents may name, by key and row
+        self._alarms: dict[str, dict[int, RowTime]] = {}  # times of alarms that incidents may refer to, by key and row
         self._generation = self._n_ids = 0
         self._lock = threading.Lock()
 
@@ -91,7 +91,7 @@ class KeyedIncidentLog:
         return _pending(event.entry, described, time.time, is_opening=incident.is_open)
 
     def update(self, alarms: Mapping[str, KeyAlarms]) -> None:
-        """Record the current state of open incidents, and drop the times of alarms that no incident can name.
+        """Record the current state of open incidents, and drop the times of alarms that no incident can refer to.
 
         Which times remain does not depend on how the rows are divided into entries and batches.
         """
@@ -160,7 +160,7 @@ class KeyedIncidentLog:
         return described if each.ended is None else described | ended(described, each.ended)
 
     def announcement(self, event: PendingEvent) -> Announcement:
-        """Return what is announced of an event."""
+        """Return what is announced about an event."""
         described = self._as_json(event.id, event.key or "", event.incident, dict(event.times))
         return announcement_of(event, described)
 

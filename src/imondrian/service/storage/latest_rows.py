@@ -73,7 +73,7 @@ class LatestRowsTable:
 
 
 def merged(earlier: list[LearnedRow], later: list[LearnedRow]) -> list[LearnedRow]:
-    """Return the latest of some rows of a key; if both lists have a row, that of the second one is used."""
+    """Return the latest rows of a key from two lists; a row that is in both is taken from the second one."""
     first = later[0].number if later else None
     return [*(row for row in earlier if first is None or row.number < first), *later][-N_ROWS_KEPT:]
 

@@ -2,7 +2,7 @@
 
 Every change is written to the journal and synced before it is applied. A detector is stored as its last snapshot and
 the journal after it; replaying the journal restores it to the last bit. Every entry, snapshot, reply and event has a
-digest, and is never used if it does not match; damaged entries are set aside, and damage to a detector is reported.
+digest, and is not used unless the digest matches; damaged entries are set aside, and damage to a detector is reported.
 """
 
 import json
@@ -24,6 +24,7 @@ from imondrian.service.storage.latest_rows import LatestRowsTable
 from imondrian.service.storage.sqlite import make_private_file, open_or_rescue
 
 FILE = "imondrian.db"
+_BACKUP = f"{FILE}.unfinished-backup"
 _N_SNAPSHOTS = 2  # per detector: the previous one is used if the last one is damaged
 _MAX_FREED_PAGES = 50_000  # returned to the file system at once
 _FILLER_BYTES = 2**20
@@ -84,6 +85,8 @@ class Store:
         self._path = path = folder / FILE
         with _storage_errors(path):
             self._database, self.problems = open_or_rescue(path)
+            for name in (_BACKUP, f"{_BACKUP}-journal"):  # left over from a process that was killed
+                (folder / name).unlink(missing_ok=True)
         self.events, self.latest_rows = EventTable(self._database), LatestRowsTable(self._database)
 
     def backup(self, files: Sequence[AttachedFile] = ()) -> tuple[IO[bytes], int]:
@@ -99,7 +102,7 @@ class Store:
         StorageError
             If the disk has too little space for the copy.
         """
-        path = self._path.with_name(f"{FILE}.backup")
+        path = self._path.with_name(_BACKUP)
         with _storage_errors(path):
             n_needed = self._path.stat().st_size + sum(file.n_bytes for file in files) + _SPARE_BYTES
             if (n_free := shutil.disk_usage(path.parent).free) < n_needed:
@@ -421,7 +424,7 @@ def _versions(text: Any) -> Versions:
 
 
 def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
-    """Raise StorageError if the file could not be read for another reason than damage, for example a failing disk."""
+    """Raise StorageError if the file could not be read for a reason other than damage, for example a failing disk."""
     if isinstance(error, sqlite3.OperationalError):
         raise StorageError(f"The data could not be read: {error}.") from error
 

@@ -59,7 +59,7 @@ class Writer:
         return self.submit(operation).result()
 
     def read(self, operation: Operation) -> Any:
-        """Like `write`, for an operation that writes nothing: it works although the disk is full."""
+        """Like `write`, for an operation that writes nothing: it works even if the disk is full."""
         done: Future[Any] = Future()
         self._enqueue(_WriteJob(operation, done, is_read=True))
         return done.result()

@@ -102,7 +102,7 @@ async def read_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[N
 
 @asynccontextmanager
 async def key_slot(request: Request, handle: DetectorHandle, n_keys: int = 1) -> AsyncIterator[None]:
-    """Wait for the slot to copy detectors of keys, one request at a time, and reserve the memory for so many copies."""
+    """Wait for the slot to copy detectors of keys, one request at a time, and reserve memory for `n_keys` copies."""
     async with read_slot(request, handle):
         with request.app.state.memory.reserved(n_keys * handle.worker.summary.copy_bytes):
             yield

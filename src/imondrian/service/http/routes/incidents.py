@@ -33,7 +33,7 @@ async def of_detector(
 ) -> Response:
     """Return the latest incidents of a detector: up to 64 of anomalies and 64 of missing data; open ones first.
 
-    With a key, all open ones and up to 256 closed ones are found.
+    For a detector with a key, all open ones and up to 256 closed ones are returned, within the limit.
     """
     return await large_response(request, partial(incidents_of, [handle_of(request, name)], limit, only_open=open))
 

@@ -32,7 +32,7 @@ async def listed(
     request: Request,
     name: Name,
     search: Annotated[
-        str, Query(max_length=MAX_KEY_LENGTH, description="Only keys that contain this text, in any case.")
+        str, Query(max_length=MAX_KEY_LENGTH, description="Only keys that contain this text, ignoring case.")
     ] = "",
     order: Annotated[
         Order, Query(description="By latest surprise, highest first; by name; or by time, latest first.")
@@ -53,7 +53,7 @@ async def listed(
 async def forget(
     request: Request, name: Name, key: Annotated[str, Path(max_length=MAX_KEY_LENGTH, examples=["web-1"])]
 ) -> Response:
-    """Forget a key and everything that was learned from it; return how many rows it had.
+    """Forget a key and its detector, but not what the common forest has learned; return how many rows it had.
 
     If a point with this key arrives later, the key starts again like a new one.
     """

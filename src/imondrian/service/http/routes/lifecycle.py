@@ -158,7 +158,7 @@ async def restore(request: Request, name: Name) -> Response:
     if is_new and request_id is None:  # with an id, `submit` returns the saved reply
         reply = reply_to(NEW_MODEL, handle.worker.summary.n_seen)
         return Response(reply.content, reply.status, media_type=JSON)
-    done = handle.worker.submit(MODEL, content, 0, request_id)
+    done = await run_in_threadpool(handle.worker.submit, MODEL, content, 0, request_id)  # computes a digest
     reply = await request.app.state.futures.wrap(done)
     return Response(reply.content, reply.status, media_type=JSON)
 

@@ -165,8 +165,8 @@ async def _read_keys(
 ) -> None:
     """Pass the detectors of the keys of points to a reader, a few at a time.
 
-    While the detector saves a snapshot, its keys cannot be read. The request then waits without one of the slots that
-    reads of all detectors share, and only one request of each detector occupies a thread.
+    While the detector saves a snapshot, its keys cannot be read. The request then waits without holding one of the
+    slots that reads of all detectors share, and only one request of each detector occupies a thread.
     """
 
     def read(detectors: list[StreamDetector], positions: Iterable[list[int]]) -> None:
@@ -185,7 +185,8 @@ async def _read_keys(
 _MAX_INDEX = 2**53
 _MAX_ROWS = Retention().history
 _Key = Annotated[
-    str | None, Query(max_length=MAX_KEY_LENGTH, description="With a key: the key whose rows are returned.")
+    str | None,
+    Query(max_length=MAX_KEY_LENGTH, description="For a detector with a key: the key whose rows are returned."),
 ]
 
 

@@ -1,0 +1,59 @@
+"""Keys that appear more than once in an object of NDJSON: the fast reader keeps the first of them silently."""
+
+import polars as pl
+
+from imondrian.base.errors import InvalidInputError
+from imondrian.tables.checked_json import decode_json
+
+_NULLS = (b'": null', b'":null')
+
+
+def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int) -> None:
+    """Raise InvalidInputError if a key appears more than once in an object, unless its later values are null.
+
+    Each value in the frame, and each null, follows the colon of a key: lines are decoded only if there are more colons.
+
+    Parameters
+    ----------
+    block : bytes
+        Lines of NDJSON.
+    frame : polars.DataFrame
+        The values that were read from them.
+    name : str
+        Name of the table in error messages.
+    n_lines : int
+        Number of lines before the block.
+    """
+    n_values = sum(map(_n_keyed_values, frame))
+    n_keys = _most_keys(block, n_values)
+    if n_keys == n_values or n_keys == n_values + sum(map(block.count, _NULLS)):
+        return
+    for i, line in enumerate(block.split(b"\n"), start=n_lines + 1):
+        try:
+            decode_json(line.decode())
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{name}: line {i}: {error}") from None
+        except ValueError:  # a blank line, or a notation that only the fast reader knows
+            continue
+
+
+def _most_keys(block: bytes, n_values: int) -> int | None:
+    """Return the number of colons after quotes, or of all colons if that is enough; None if one may follow a blank."""
+    n_colons = block.count(b":")
+    if n_colons == n_values:
+        return n_colons
+    n_keys = block.count(b'":')
+    return None if n_keys < n_colons and (b" :" in block or b"\t" in block) else n_keys
+
+
+def _n_keyed_values(column: pl.Series) -> int:
+    """Return the number of values that follow a key, and are not null; also those in objects inside of the values."""
+    return column.len() - column.null_count() + _n_inner_values(column)
+
+
+def _n_inner_values(column: pl.Series) -> int:
+    if isinstance(column.dtype, pl.Struct):
+        return sum(map(_n_keyed_values, column.struct.unnest()))
+    if isinstance(column.dtype, pl.List):
+        return _n_inner_values(column.explode())
+    return 0

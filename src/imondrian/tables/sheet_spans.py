@@ -1,0 +1,149 @@
+"""How many rows and columns a sheet of a workbook spans, found before the sheet is loaded.
+
+The reader of workbooks allocates every cell between the first and the last one that is used: a single cell in the
+last corner of a sheet needs a terabyte, and ends the process. Therefore the span is found first, in bounded memory.
+"""
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from xml.etree import ElementTree as ET
+
+from imondrian.base.errors import InvalidInputError
+from imondrian.tables.ods_spans import largest_table
+from imondrian.tables.spans import MAX_CELLS, CellSpan, UncheckedSheetError
+from imondrian.tables.xlsb_spans import binary_span, relation_of_sheet
+from imondrian.tables.xlsx_spans import xml_span
+
+_CHUNK_BYTES = 2**20
+_MAX_INDEX_BYTES = 2**24  # of the list of sheets
+_FOLDERS = re.compile(r"[\\/]")
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError)
+_Chunks = Callable[[], Iterator[bytes]]
+
+
+def check_document(content: bytes, name: str) -> None:
+    """Raise InvalidInputError if the sheets of an OpenDocument file span too many cells: opening it loads them all."""
+    for document in _members(content, name, "content.xml"):
+        try:
+            found = largest_table(document())
+        except UncheckedSheetError as error:
+            raise InvalidInputError(f"{name} is damaged: {error}.") from None
+        if found is not None:
+            raise InvalidInputError(
+                f"{name}: the sheet {found.name!r} spans {found.n_rows:,} rows and {found.n_columns:,} columns: delete"
+                " the cells far from the table, or save the table as CSV."
+            )
+
+
+def check_sheet(content: bytes, sheet: str, name: str) -> None:
+    """Raise InvalidInputError if a sheet of an Excel workbook spans more than `MAX_CELLS` cells.
+
+    Parameters
+    ----------
+    content : bytes
+        The workbook.
+    sheet : str
+        Name of the sheet.
+    name : str
+        Name of the file in error messages.
+    """
+    try:
+        for xml in _sheet_members(content, sheet, name, "workbook.xml", _relations_in_xml):
+            _check_span(xml_span(xml), sheet, name)
+        for records in _sheet_members(content, sheet, name, "workbook.bin", relation_of_sheet):
+            _check_span(binary_span(records()), sheet, name)
+    except UncheckedSheetError as error:
+        raise InvalidInputError(f"{name}: the sheet {sheet!r} is damaged: {error}.") from None
+
+
+def _check_span(span: CellSpan | None, sheet: str, name: str) -> None:
+    if span is not None and span.n_cells > MAX_CELLS:
+        cells = span.far_cells()
+        raise InvalidInputError(
+            f"{name}: the sheet {sheet!r} spans {span.n_rows:,} rows and {span.n_columns:,} columns because of"
+            f" {'a cell' if len(cells) == 1 else 'cells'} at {' and '.join(cells)}: delete"
+            f" {'it' if len(cells) == 1 else 'them'}, or save the table as CSV."
+        )
+
+
+# -- members of the archive ---------------------------------------------------------------------------------------
+
+
+def _sheet_members(
+    content: bytes, sheet: str, name: str, index: str, relations: Callable[[bytes, str], set[str]]
+) -> Iterator[_Chunks]:
+    """Yield the members that may be the sheet: those that the index names; all if it names none that exists.
+
+    Paths are compared without their folders and case, since readers differ in how they resolve them.
+    """
+    for workbook in _members(content, name, index):
+        targets = {
+            target
+            for relationships in _members(content, name, f"{index}.rels")
+            for target in _targets(_start(relationships), relations(_start(workbook), sheet))
+        }
+        yield from list(_members(content, name, *targets)) or _members(content, name)
+
+
+def _members(content: bytes, name: str, *wanted: str) -> Iterator[_Chunks]:
+    """Yield the members with one of these names in any folder, or all members; each is read in chunks."""
+    wanted = tuple(map(_file_name, wanted))
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except _ZIP_ERRORS as error:
+        raise InvalidInputError(f"{name} cannot be read as an Excel file: {error}.") from None
+    for member in archive.infolist():
+        if not wanted or _file_name(member.filename) in wanted:
+            yield _reader(archive, member, name)
+
+
+def _reader(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> _Chunks:
+    def chunks() -> Iterator[bytes]:
+        try:
+            with archive.open(member) as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    yield chunk
+        except _ZIP_ERRORS as error:  # also a wrong checksum, which a reader that stops early does not notice
+            raise InvalidInputError(f"{name} cannot be read as an Excel file: {error}.") from None
+
+    return chunks
+
+
+def _file_name(path: str) -> str:
+    return _FOLDERS.split(path)[-1].lower()
+
+
+def _start(member: _Chunks) -> bytes:
+    """Return the first bytes of a member: all, unless it is extremely long."""
+    parts: list[bytes] = []
+    for chunk in member():
+        parts.append(chunk)
+        if sum(map(len, parts)) > _MAX_INDEX_BYTES:
+            break
+    return b"".join(parts)
+
+
+# -- the list of sheets -------------------------------------------------------------------------------------------
+
+
+def _relations_in_xml(workbook: bytes, sheet: str) -> set[str]:
+    """Return the values of all attributes of a sheet; one of them is the id of its relationship."""
+    attributes = [list(element.attrib.values()) for element in _elements(workbook)]
+    return {value for values in attributes if sheet in values for value in values}
+
+
+def _targets(relationships: bytes, ids: set[str]) -> list[str]:
+    return [
+        element.attrib.get("Target", "") for element in _elements(relationships) if ids & set(element.attrib.values())
+    ]
+
+
+def _elements(xml: bytes) -> list[ET.Element]:
+    """Return all elements; none if the text is not XML."""
+    try:
+        return list(ET.fromstring(xml).iter())  # noqa: S314 (expat limits the expansion of entities)
+    except ET.ParseError:
+        return []
