@@ -266,7 +266,7 @@ def test_the_first_row_must_name_every_feature():
         ({"window": 0}, "window must be between 1"),
         ({"max_samples": 0}, "max_samples must be between 1"),
         ({"n_trees": 2.5}, "n_trees must be an integer"),
-        ({"threshold": "median"}, "threshold must be 'auto', a probability below 0.5, 0.5 .* but is 'median'"),
+        ({"threshold": "median"}, "threshold must be 'auto', a probability below 0.5, .* but is 'median'"),
         ({"threshold": 0.7}, "must be 'auto', a probability below 0.5, .* but is 0.7"),
         ({"threshold": "top 60%"}, "but is 'top 60%'"),
         ({"rules": {"gap": 0}}, "gap must be between 1"),

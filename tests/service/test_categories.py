@@ -449,7 +449,7 @@ def test_the_history_after_a_restart_has_the_same_rows():
     again.restore(history.to_bytes())
     assert 1_000 < len(history.rows()) < 2_000
     assert again.to_bytes() == history.to_bytes()
-    assert [row._replace(surprise=0.0) for row in again.rows()] == [row._replace(surprise=0.0) for row in history.rows()]
+    assert list(map(repr, again.rows())) == list(map(repr, history.rows()))  # NaN is not equal to itself
     history.add(Entry(21, kind, content, None, 20.0), [row._replace(number=row.number + 100) for row in scored])
     again.add(Entry(21, kind, content, None, 20.0), [row._replace(number=row.number + 100) for row in scored])
     assert again.to_bytes() == history.to_bytes()
