@@ -117,7 +117,7 @@ def test_a_german_export_is_read(folder):
     assert summary["features"] == ["country", "gift", "amount", "discount"]
     assert summary["left_out"]["day"].startswith("a date or time")
     assert summary["notes"] == [
-        "1 title line before the header skipped",
+        "skipped 1 title line before the header",
         "the text is not UTF-8 and was read as Windows-1252 (--encoding chooses another one)",
         "amount: decimal comma, thousands point, € sign removed",
         "discount: decimal comma",
@@ -159,7 +159,7 @@ def test_a_workbook_is_read(folder):
     (folder.folder / "orders.xlsx").write_bytes(workbook({"Notes": [["nothing here"]], "Orders": rows}))
     summary = detect(folder, "orders.xlsx", "--sheet", "Orders", "--id", "order")
     check_odd_row(summary)
-    assert summary["notes"] == ["1 title line before the header skipped"]
+    assert summary["notes"] == ["skipped 1 title line before the header"]
     assert "has no sheet 'x'; the sheets are 'Notes', 'Orders'" in folder.fails("detect", "orders.xlsx", "--sheet", "x")
 
 

@@ -392,7 +392,8 @@ def test_a_file_rotated_between_two_runs_is_read_to_its_end(shell, is_copied):
     process = Followed(shell, "log.csv", "-q")
     assert [(row["row"], row["a"]) for row in process.rows(2)] == [(3, 3), (4, 4)]
     assert (
-        "log.csv was replaced or truncated since it was followed: the rest of log.csv.1 is read first" in process.end()
+        "log.csv has been replaced or truncated since it was followed: the rest of log.csv.1 is read first"
+        in process.end()
     )
 
 

@@ -59,5 +59,5 @@ def test_impossible_encodings_are_refused():
         read(b"", "klingon")
     with pytest.raises(InvalidInputError, match="encoding 'hex' is unknown"):
         read(b"", "hex")
-    with pytest.raises(InvalidInputError, match=r"t.csv: the byte 0x81 is not text in cp1252"):
+    with pytest.raises(InvalidInputError, match=r"t.csv: the byte 0x81 is not valid in cp1252"):
         read(b"a\x81")

@@ -37,7 +37,7 @@ def test_titles_and_headers_are_found(tmp_path, content, columns, n_titles):
         return
     frame, facts = read(tmp_path, content)
     assert frame.columns == columns
-    skipped = {1: "1 title line before the header skipped", 2: "2 title lines before the header skipped"}
+    skipped = {1: "skipped 1 title line before the header", 2: "skipped 2 title lines before the header"}
     assert facts.notes == ([skipped[n_titles]] if n_titles else [])
 
 

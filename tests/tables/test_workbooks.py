@@ -83,7 +83,7 @@ def test_a_sheet_is_read_with_titles_and_types_as_text(tmp_path):
     frame, facts = read(tmp_path, {"Orders": ORDERS})
     assert frame.columns == ["id", "amount", "paid", "tip"]
     assert frame.rows() == [("O-1", "0.1", "true", "3"), ("O-2", "1234567.25", "false", None)]
-    assert facts.notes == ["1 title line before the header skipped"]
+    assert facts.notes == ["skipped 1 title line before the header"]
 
 
 def test_a_workbook_is_recognised_by_content(tmp_path):

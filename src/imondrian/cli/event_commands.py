@@ -30,7 +30,7 @@ class _Event(NamedTuple):
 
 
 def parse_command(text: str) -> list[str]:
-    """Split a command into words by the rules of a shell; raise InvalidInputError if it cannot be run without one."""
+    """Split a command into words like a shell; raise InvalidInputError if it is malformed, empty or unknown."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -52,7 +52,7 @@ class EventCommands:
     words : list of str
         The program and its arguments.
     timeout : float
-        Seconds after which a command is killed, with all processes of its session.
+        Seconds after which a command is killed, with all processes of its process group.
     console : Console
         Where to report commands that failed.
     """
@@ -149,7 +149,7 @@ class EventCommands:
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill a process and those that it has started, unless they have left its session."""
+    """Kill a process and those that it has started, unless they have left its process group."""
     with suppress(OSError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(_KILL_SECONDS)

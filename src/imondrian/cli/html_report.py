@@ -160,7 +160,8 @@ def _two_features(scored: ScoredRows, parts: Array) -> Picture:
     points, is_anomaly = rows.points[:, leading], scored.is_anomaly
     is_complete = np.isfinite(points).all(axis=1)
     text = (
-        f"The two numbers with the largest shares: {names[0]} and {names[1]}. Rows may be anomalous in other features."
+        f"The two numeric features with the largest shares: {names[0]} and {names[1]}."
+        " Rows may be anomalous in other features."
     )
     figure = plot_scatter(points[is_complete], is_anomaly[is_complete], names)
     return Picture("The leading features", text, figure)

@@ -84,17 +84,17 @@ class KeyedWatcher:
         self._console.note(f"{self.counts.in_words(fleet, since, commands)}{saved}")
 
     def _process_lines(self, batch: StreamBatch) -> None:
-        """Score, learn and write the rows of lines.
+        """Score, learn and write the rows of a batch of lines.
 
         With --on-error fail, an unusable row raises an InvalidInputError after the rows before it have been written.
         """
         first = self._watch_fleet.n_seen
         rows = [self._parse(line, batch.parser) for line in batch.lines]
         is_strict = self._options.on_error == "fail"
-        usable = list(takewhile(lambda row: row.row.error is None, rows)) if is_strict else rows
-        self._process_rows(usable, first)
-        if len(usable) < len(rows):
-            raise InvalidInputError(f"Row {first + len(usable) + 1}: {rows[len(usable)].row.error}")
+        accepted = list(takewhile(lambda row: row.row.error is None, rows)) if is_strict else rows
+        self._process_rows(accepted, first)
+        if len(accepted) < len(rows):
+            raise InvalidInputError(f"Row {first + len(accepted) + 1}: {rows[len(accepted)].row.error}")
 
     def _parse(self, line: bytes, parser: Parser) -> _KeyedRow:
         """Parse a line; an error in it, or in its key, is returned as part of the row."""
@@ -107,7 +107,7 @@ class KeyedWatcher:
             return _KeyedRow(Row(row.record, [], str(error)), None)
 
     def _process_rows(self, rows: list[_KeyedRow], first: int) -> None:
-        """Process rows, numbered from `first`, counted from 0."""
+        """Process rows; `first` is the index of the first one in the stream, from 0."""
         fleet = self._watch_fleet.fleet
         if fleet is None and self._rows.features.names and any(row.key is not None for row in rows):
             fleet = self._watch_fleet.create(self._rows.features)

@@ -307,7 +307,8 @@ STREAM_TIME = click.option(
     "--time",
     metavar="COLUMN",
     help="Timestamp column: displayed, not used as a feature. With --preset series, the times of the rows: dates, or"
-    " numbers since 1970.  [default with --preset series: the only column of dates]",
+    " seconds, milliseconds, microseconds or nanoseconds since 1970."
+    "  [default with --preset series: the only column of dates]",
 )
 BY = click.option(
     "--by",

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 import imondrian
 from imondrian.alarms.incidents import Incident
-from imondrian.alarms.thresholds import stream_rule
+from imondrian.alarms.thresholds import SURPRISE, stream_rule
 from imondrian.base.defaults import SERIES
 from imondrian.cli.series_run import SeriesRun, SeriesTable
 from imondrian.cli.watch_incidents import reason_text
@@ -65,9 +65,11 @@ def _picture_text(run: SeriesRun, series: SeriesTable) -> str:
     labels = "" if series.is_labelled is None else " Green lines mark the labelled rows."
     others = series.names[MAX_PANELS:]
     left_out = f" Not shown: {', '.join(others)}." if others else ""
+    is_surprise = stream_rule(run.detector.threshold).name == SURPRISE
+    meaning = " A surprise of 3 means that one in 1,000 ordinary rows is as unusual." if is_surprise else ""
     return (
-        f"The values, with incidents in red.{left_out}{band}{labels} Below, the {run.surprises.name} of each row: a"
-        " surprise of 3 means that one in 1,000 ordinary rows is as unusual. Rows above the dashed line are anomalies."
+        f"The values, with incidents in red.{left_out}{band}{labels} Below, the {run.surprises.name} of each row."
+        f"{meaning} Rows above the dashed line are anomalies."
     )
 
 

@@ -27,7 +27,7 @@ from imondrian.tables.row_seconds import seconds_of_column
 from imondrian.tables.table_reader import Table
 
 _FIRST_SECOND, _END = (year.astype("datetime64[s]").astype(np.float64) for year in (FIRST_YEAR, LAST_YEAR + 1))
-_N_RANGES = 1_500  # the expected range is computed at about this many rows
+_N_RANGES = 1_500  # largest number of rows for which the expected range is computed
 
 
 class SeriesTable(NamedTuple):
@@ -69,7 +69,7 @@ class SeriesRun(NamedTuple):
 
     @property
     def surprises(self) -> Surprises:
-        """What decides about anomalies: the surprise of each row, or its score, and the threshold."""
+        """The values compared with the threshold (the surprise or the score of each row), and the threshold."""
         rule = stream_rule(self.detector.threshold)
         if rule.name == SURPRISE:
             return Surprises(self.results.surprise, rule.value)

@@ -138,7 +138,7 @@ class WatchInput:
             return Path(path), 0
         if found != Path(path):
             self._console.warn(
-                f"{path} was replaced or truncated since it was followed: the rest of {found} is read first, then"
+                f"{path} has been replaced or truncated since it was followed: the rest of {found} is read first, then"
                 f" {path} from its start. If it was replaced more than once, the files in between are not read."
             )
         self._set_parser_from_file(found)

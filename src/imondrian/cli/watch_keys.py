@@ -12,7 +12,7 @@ _MAX_BITS = 63  # of an integer
 
 
 def key_of(record: Values, columns: list[str]) -> Key:
-    """Return the key of a record: the value of its key column, or the values of several ones as a JSON array.
+    """Return the key of a record: the value of its key column, or the values of several as a JSON array.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Read MATLAB files (.mat, version 5 to 7) as published by ODDS: the arrays X and y.
+"""Read MATLAB files (.mat, versions 5 to 7) as published by ODDS: the arrays X and y.
 
 SciPy reads them too, but a damaged file can crash the process there; these two arrays need little of the format.
 """

@@ -55,7 +55,7 @@ def write(path: Path, content: Content) -> None:
 
 
 def _check_bytes(archive: ZipFile, members: Iterable[ZipInfo], where: str) -> None:
-    """Check, before decompressing anything, that the members declare at most MAX_BYTES."""
+    """Check, before reading any array, that the members declare at most MAX_BYTES."""
     n_bytes = sum(member.file_size for member in members)
     if n_bytes <= MAX_BYTES:  # otherwise do not even read the headers
         n_bytes = sum(max(member.file_size, _bytes_in_memory(archive, member)) for member in members)

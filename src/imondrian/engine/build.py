@@ -72,7 +72,7 @@ def push(stack: Array, n_tasks: int, first: int, end: int, parent: int, on_right
 
 @helper
 def are_all_equal(X: Array, rows: Array, first: int, end: int, n_coordinates: int) -> bool:
-    """Return True if the coordinates of the rows X[rows[first:end]] are all equal."""
+    """Return True if the rows X[rows[first:end]] are all equal in their first n_coordinates values."""
     for i in range(first + 1, end):
         for j in range(n_coordinates):
             if X[rows[i], j] != X[rows[first], j]:

@@ -66,7 +66,7 @@ def count_rows(table: CategoryTable, X: Array, leaving: Array, max_entries: int)
 
 @helper
 def uncount_rows(table: CategoryTable, X: Array, leaving: Array) -> None:
-    """Stop counting rows, and count the categories that left again."""
+    """Undo `count_row` for these rows, the last one first."""
     first = X.shape[1] - table.codes.shape[0]
     for i in range(X.shape[0] - 1, -1, -1):
         is_leaving = i < leaving.shape[0] and not np.isnan(leaving[i, 0])
@@ -137,7 +137,7 @@ def rarity(table: CategoryTable, k: int, count: int, sample_size: int) -> float:
 
     A tree's sample is expected to hold m points whose categories are about as common as this one, or rarer. The rarity
     is 1 if m < 1, else 1 / m ** 2 with m rounded down to a power of two. In a column in which most categories are rare,
-    a rare one is therefore ordinary; a category never seen counts like one seen once (the estimate of Good and Turing).
+    a rare one is therefore ordinary; a category never seen counts like one seen once (the Good-Turing estimate).
     Rounding keeps the rarity of a category the same while shares hardly change, so that copies stay copies.
     """
     n_points = table.totals[N_POINTS]
@@ -269,7 +269,7 @@ def smallest_cutoff(table: CategoryTable, k: int, n_kept: int) -> Any:
     low, high = np.int64(0), np.int64(2**53)
     while low < high:
         middle = (low + high) // 2
-        if n_above(table, k, middle) <= n_kept:
+        if n_categories_above(table, k, middle) <= n_kept:
             high = middle
         else:
             low = middle + 1
@@ -277,7 +277,7 @@ def smallest_cutoff(table: CategoryTable, k: int, n_kept: int) -> Any:
 
 
 @helper
-def n_above(table: CategoryTable, k: int, cutoff: Any) -> int:
+def n_categories_above(table: CategoryTable, k: int, cutoff: Any) -> int:
     """Return the number of categories of a feature with a count above the cutoff."""
     n = 0
     for entry in range(table.counts.shape[1]):

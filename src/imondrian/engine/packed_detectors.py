@@ -1,4 +1,4 @@
-"""Trees of detectors with windows in few bytes: only heads and cuts are stored, and the rest is rebuilt.
+"""Pack the trees of detectors with windows: only heads and cuts are stored, and the rest is rebuilt.
 
 A tree holds the points of the window that its hash key selects. Following the cuts from the root finds the leaf of each
 point. Parents, copies, populations and boxes are computed from cuts and leaves.

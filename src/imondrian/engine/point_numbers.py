@@ -42,7 +42,7 @@ def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, l
     numbers, hashes = index_of_ring(ring, rows, first_leaf, key)
     n_numbers = ring.shape[0]
     for t in range(points.shape[0]):
-        # True while all leaves so far have the points of the tree before: trees that hold all points need no search
+        # True while every leaf so far has the same point as in the previous tree: trees with all points need no search
         is_aligned = t > 0
         for slot in range(n_leaves[t]):
             x = points[t, slot]

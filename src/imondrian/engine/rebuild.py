@@ -99,7 +99,7 @@ def rebuild(trees: Trees, t: int, rows: Array, leaves: Array, is_referenced: Arr
 
 @helper
 def check_unused_slots(trees: Trees, t: int, leaves: Array) -> tuple[int, int]:
-    """Check that unused slots are zero; this and the following functions return a problem, or SOUND, and its slot."""
+    """Check that unused slots are zero. All functions that return a pair return a problem, or SOUND, and its slot."""
     for slot in range(trees.heads[t]["n_leaves"], trees.points.shape[1]):
         if trees.copies[t, slot] != 0 or leaves[t, slot] != 0:
             return _UNUSED, slot

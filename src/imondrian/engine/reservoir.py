@@ -100,9 +100,9 @@ def start_reservoir(trees: Trees, t: int, max_samples: int) -> None:
 def draw_next_accepted(trees: Trees, t: int) -> None:
     """Draw the number of the next point whose key is below the largest key in the sample."""
     rate = -math.log1p(-min(math.exp(trees.heads[t]["log_key"]), _LARGEST_KEY))
-    n_points = exponential(trees.heads, t) / rate if rate > 0.0 else float(NO_LIMIT)
+    n_skipped = exponential(trees.heads, t) / rate if rate > 0.0 else float(NO_LIMIT)
     furthest = max(float(NO_LIMIT) - trees.heads[t]["next_kept"], 0.0)
-    trees.heads[t]["next_kept"] += 1 + int(min(n_points, furthest))
+    trees.heads[t]["next_kept"] += 1 + int(min(n_skipped, furthest))
 
 
 @helper
@@ -159,7 +159,7 @@ def n_rows_to_skip(trees: Trees, t: int, max_samples: int) -> int:
 
 @helper
 def accepts_next(trees: Trees, t: int, max_samples: int) -> bool:
-    """Return True if tree t accepts the next point. A full sample first removes another point."""
+    """Count the next point; return True if tree t accepts it. To accept it, a full sample first forgets another."""
     head = trees.heads[t]
     if head["n_owed"] > 0:
         head["n_points"] += 1

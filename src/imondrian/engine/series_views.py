@@ -49,7 +49,7 @@ def write_views(  # noqa: PLR0913, PLR0917
     level : array of shape (2, n_features)
         The number of values learned since the last hole (up to 1 / _LEVEL_WEIGHT, or 289), and their exponential mean.
     mean_deviation : array of shape (N_VIEWS, n_features)
-        The mean absolute deviation of about N_VALUES_OF_DEVIATION latest values; 0 if not known.
+        The mean absolute deviation of about the latest N_VALUES_OF_DEVIATION values; 0 if not known.
     clock : array of shape (2,)
     counts : int64 array of shape (5,)
     usual : array of shape (n_rows, N_VIEWS, n_features)
@@ -93,7 +93,7 @@ def _advance(time: float, clock: Array, counts: Array, level: Array) -> float:
 
 @helper
 def _guessed_time(last: float, step: float) -> float:
-    """Return the time of a row without one: a typical step after the latest time; NaN if that is not known."""
+    """Return the time of a row without one: the latest time (NaN if there is none) plus the typical step, if known."""
     return last if math.isnan(step) else min(last + step, MAX_SECONDS)
 
 

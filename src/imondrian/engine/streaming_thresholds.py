@@ -1,4 +1,4 @@
-"""Thresholds of a stream: write the threshold and the surprise of each score, given the scores before it; count it."""
+"""Thresholds of a stream: for each score, write threshold and surprise given the scores before it; then count it."""
 
 from imondrian.engine.histogram import quantile_threshold, two_means_threshold
 from imondrian.engine.jit import Array, kernel
@@ -16,7 +16,7 @@ def count_and_write_tail(
     thresholds: Array,
     surprises: Array,
 ) -> None:
-    """Count scores with the threshold whose surprise is -log10(probability)."""
+    """For each score, write the threshold, whose surprise is -log10(probability), and the surprise; then count it."""
     for i in range(scores.size):
         tail = tail_of(histogram, clock)
         thresholds[i] = threshold_in(histogram, tail, probability)
@@ -28,7 +28,7 @@ def count_and_write_tail(
 def count_and_write_two_means(
     histogram: Array, clock: Array, scores: Array, growth: float, run_weight: float, thresholds: Array, surprises: Array
 ) -> None:
-    """Count scores with the two-means threshold."""
+    """Like `count_and_write_tail`, with two-means thresholds."""
     for i in range(scores.size):
         thresholds[i] = two_means_threshold(histogram)
         surprises[i] = surprise_and_count(histogram, clock, scores[i], growth, run_weight)
@@ -45,7 +45,7 @@ def count_and_write_quantiles(
     thresholds: Array,
     surprises: Array,
 ) -> None:
-    """Count scores with the threshold above which a share of the weight lies."""
+    """Like `count_and_write_tail`, with thresholds above which this share of the weight lies."""
     for i in range(scores.size):
         thresholds[i] = quantile_threshold(histogram, share)
         surprises[i] = surprise_and_count(histogram, clock, scores[i], growth, run_weight)

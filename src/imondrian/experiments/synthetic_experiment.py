@@ -222,7 +222,7 @@ CLAIMS = (
         ("flagged", "f1"),
     ),
     Claim(
-        "batch: iMForest has much fewer false negatives than iForest",
+        "batch: iMForest has far fewer false negatives than iForest",
         (BATCH_FIGURE, "imforest", HALF),
         (BATCH_FIGURE, "iforest", HALF),
         ("false_negatives", "false_positives", "auc"),

@@ -40,7 +40,7 @@ class _CommonScores(NamedTuple):
 
 
 class _Collected(NamedTuple):
-    """Sampled rows, not learned yet; replaced as a whole, so that an interruption leaves old or new."""
+    """Sampled rows, not learned yet; replaced as a whole, so that an interruption leaves the old or the new value."""
 
     n_rows: int  # rows of the fleet so far
     rows: Array  # sampled in the current epoch
@@ -154,7 +154,10 @@ class CommonForest:
         return file.getvalue()
 
     def restore(self, forest: MondrianForest, notes: dict[str, Any], n_rows: int) -> None:
-        """Restore what `read` returned after n_rows rows of the fleet; raise DamagedFileError if it is damaged."""
+        """Restore the forest and notes that `read` returned, which were saved after n_rows rows of the fleet.
+
+        Raise DamagedFileError if they are damaged.
+        """
         with storage.damaged_file_errors(_NAME):
             detector = StreamDetector.from_notes(forest, notes["detector"])
             rows = np.array(notes["waiting"], np.float64).reshape(-1, self._collected.rows.shape[1])

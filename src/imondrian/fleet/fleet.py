@@ -78,12 +78,12 @@ class _Outcome(NamedTuple):
 
 
 class _Records(NamedTuple):
-    """What a fleet records besides its keys; replaced as a whole, so that an interruption leaves old or new."""
+    """What a fleet records besides its keys; replaced as a whole: an interruption leaves the old or the new value."""
 
     n_rows: int = 0  # rows of all keys so far, including skipped ones
     names: list[Any] | None = None  # of the features
     events: tuple[KeyEvent, ...] = ()  # of the last call
-    observed: Mapping[Key, IncidentTracker] = MappingProxyType({})  # those of keys with alarms, of the last call
+    observed: Mapping[Key, IncidentTracker] = MappingProxyType({})  # trackers that the last call updated
     arriving: _Rows | None = None  # a block that has not begun, but may have dropped keys, so it must be completed
     pending: KeyedBlock | None = None  # a block that has begun
     outcome: _Outcome | None = None  # of the pending block, after its rows have been learned
@@ -130,7 +130,7 @@ class Fleet:
     rules : IncidentRules or dict, optional
         Which alarms form an incident. The attribute can be set at any time.
     max_bytes : int, optional
-        Upper bound of the memory for detectors; the text of the keys is not counted. When it is reached, the least
+        Upper bound on the memory for detectors; the text of the keys is not counted. When it is reached, the least
         recently used keys move to the store, and come back unchanged with their next row. Without a store they are
         dropped, and counted in `n_dropped`; a dropped key starts again like a new one. By default there is no bound.
     store : str or path, optional
@@ -149,7 +149,7 @@ class Fleet:
     extra : dict
         JSON values of the caller, which are saved with the fleet.
     keys_per_shard : int
-        Number of keys for which memory is allocated at a time, 256; a subclass with few keys can define less.
+        Number of keys for which memory is allocated at a time, 256; a subclass with few keys can set a smaller number.
 
     Notes
     -----
@@ -421,8 +421,8 @@ class Fleet:
     def spill_bytes(self, keys: Iterable[Key]) -> int:
         """Return how much disk space the store needs, at most, if rows of these keys are processed next.
 
-        The space is for keys that leave memory. This method does not wait for a call in another thread: the result is
-        about the keys that are in memory at the moment.
+        The space is for keys that leave memory. This method does not wait for a call in another thread: the result
+        reflects the keys that are in memory at the moment.
         """
         table, needed = self._table, set(keys)
         n_in_memory = len(table.entries)

@@ -29,7 +29,7 @@ _SPILL_TABLE = "CREATE TABLE IF NOT EXISTS spill.spilled (key BLOB PRIMARY KEY, 
 _PAGE_BYTES = 4096
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _MAGIC = b"SQLite format 3\x00"  # the first bytes of a store
-_OPEN_FILES: set[tuple[int, int]] = set()  # device and number of the files that stores of this process have locked
+_OPEN_FILES: set[tuple[int, int]] = set()  # device and inode of the files that stores of this process have locked
 
 
 def is_fleet_file(path: str | os.PathLike[str]) -> bool:
@@ -71,7 +71,7 @@ class KeyStore:
         self._removed: set[bytes] = set()  # keys forgotten since the last save, encoded
         self._process, self._is_locked = os.getpid(), False
         self._has_spilled, self.unused_bytes = False, 0
-        self._file = (0, 0)  # device and number
+        self._file = (0, 0)  # device and inode
         self._base = sqlite3.connect(":memory:")  # until the file is opened
 
     def open(self) -> None:
@@ -117,7 +117,7 @@ class KeyStore:
                 self._spill_path.unlink(missing_ok=True)
 
     def __del__(self) -> None:
-        """Close the store when nobody can use it any more: a connection is in a cycle, which may be collected late."""
+        """Close the store as soon as nothing refers to it: its connection is in a reference cycle, collected late."""
         with suppress(Exception):  # the interpreter may be ending
             self.close()
 
@@ -285,7 +285,7 @@ def save_copy(path: str | os.PathLike[str], common: CommonState, states: Iterabl
 
 
 def _check_name(path: Path) -> None:
-    """Raise StoreError if the name of a file is so long that the files beside it could not have theirs."""
+    """Raise StoreError if a file name is so long that the names of the files beside it would be too long."""
     n_bytes, limit = len(os.fsencode(path.name)), _MAX_NAME_BYTES - len(_JOURNAL)
     if n_bytes > limit:
         raise StoreError(f"The file name of a fleet may have at most {limit} bytes, but {path.name!r} has {n_bytes}.")

@@ -15,8 +15,8 @@ def model_on_samples(
 ) -> FittedModel:
     """Build a forest on samples, with the medians of `rows`; the threshold is not computed.
 
-    Which features have indicators of missing values, and how common categories and gaps are, is determined from all
-    points, not only from the samples.
+    All points, not only the samples, determine which features have indicators of missing values, and how common
+    categories and gaps are.
     """
     with_gaps = np.flatnonzero(drawn.n_gaps).tolist()
     empty = new_model(rows, parameters, seed, names, with_gaps=with_gaps)

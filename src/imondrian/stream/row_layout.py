@@ -27,7 +27,7 @@ class RowLayout(NamedTuple):
     def of(cls, parameters: dict[str, Any]) -> Self:
         """Return the layout of a detector with these (checked) parameters.
 
-        Categorical features given by names are the first ones.
+        Categorical features that are given by name come first in a row.
         """
         n_features, given = parameters["n_features"], parameters["categorical"]
         by_name = any(isinstance(item, str) for item in given)

@@ -1,4 +1,4 @@
-"""Columns of dates and times: recognised by their content, and their weekday and hour."""
+"""Columns of dates and times: recognise them by their content, and compute the weekday and hour of each value."""
 
 from typing import NamedTuple
 
@@ -98,7 +98,7 @@ def hours(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
 
 
 def as_datetimes(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
-    """Return dates and times that are text as values, null where a cell is not in this format."""
+    """Parse dates and times that are text; null where a cell is not in this format."""
     if cells.dtype != pl.String or date_format is None:
         return cells if cells.dtype.is_temporal() else pl.Series(cells.name, [None] * cells.len(), pl.Datetime)
     return _parsed(_normalised(cells), date_format.text)

@@ -21,8 +21,8 @@ Read = Callable[[int], bytes]
 class Utf8Reader:
     """Reads text in any encoding, and returns it as UTF-8.
 
-    With the encoding "auto", text without a byte order mark is UTF-8 if its first bytes beyond ASCII are, or else
-    Windows-1252. Text that is UTF-8 already is returned as it is.
+    With the encoding "auto", text without a byte order mark is UTF-16 if most bytes at even or odd positions are zero,
+    else UTF-8 if its first bytes beyond ASCII are, or else Windows-1252. Text in UTF-8 is returned unchanged.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Utf8Reader:
                 check_not_binary(raw, self._name)
             byte = error.object[error.start]
             raise InvalidInputError(
-                f"{self._name}: the byte 0x{byte:02x} is not text in {self._encoding}: choose another --encoding."
+                f"{self._name}: the byte 0x{byte:02x} is not valid in {self._encoding}: choose another --encoding."
             ) from None
 
 

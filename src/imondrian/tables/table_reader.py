@@ -1,6 +1,6 @@
 """Reading tables in batches: text, Parquet and Excel workbooks, from files or standard input.
 
-Text and Parquet are read in bounded memory.
+Text and Parquet are read in bounded memory, except Parquet from standard input or compressed with gzip.
 """
 
 import gzip
@@ -66,8 +66,8 @@ class Table:
     file_format : {"csv", "tsv", "ndjson", "parquet", "xlsx"}, optional
         The format; by default recognised by the extension, else by the first bytes.
     layout : TextLayout, optional
-        Separator, header, encoding, lines to skip and sheet; by default recognised by the content. Without a header,
-        the columns are named column_1, column_2 and so on.
+        Separator, header, encoding, lines to skip and sheet; by default there is a header, the sheet is the first one,
+        and the rest is recognised by the content. Without a header, the columns are named column_1, column_2 and so on.
 
     Attributes
     ----------

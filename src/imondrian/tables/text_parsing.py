@@ -39,7 +39,7 @@ class ReadingFacts:
     """What was found while a table was read."""
 
     notes: list[str] = field(default_factory=list)  # decisions that the user should know
-    labels: dict[str, str] = field(default_factory=dict)  # original column names, by ours, where they differ
+    labels: dict[str, str] = field(default_factory=dict)  # original column names, by unique name, where they differ
     separator: str | None = None  # of CSV fields
 
 
@@ -100,7 +100,7 @@ def note_start(facts: ReadingFacts, start: TableStart, *, has_header: bool) -> l
     facts.labels.update(labels_that_differ(names, labels))
     facts.separator = start.separator
     if start.n_titles:
-        facts.notes.append(f"{start.n_titles} title line{'s' * (start.n_titles > 1)} before the header skipped")
+        facts.notes.append(f"skipped {start.n_titles} title line{'s' * (start.n_titles > 1)} before the header")
     return names
 
 
@@ -275,7 +275,7 @@ def _pieces(text: TextSource) -> Iterator[_Piece]:
 
 
 def _blocks_of_lines(text: TextSource) -> Iterator[tuple[int, bytes]]:
-    """Yield blocks of complete lines, each after the number of lines before it."""
+    """Yield blocks of complete lines as pairs: the number of lines before the block, and the block."""
     n_lines = 0
     pending: list[bytes] = []  # parts of a line without its end
     for piece in _pieces(text):

@@ -133,8 +133,8 @@ class Configuration(BaseModel):
     )
     max_bytes: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         None,
-        description="With a key: memory of the detectors of all keys. When it is full, the keys that were not used for"
-        f" the longest time move to the disk, and come back unchanged. Null means {DEFAULT_MAX_BYTES // MIB} MiB.",
+        description="With a key: memory of the detectors of all keys. When it is full, the least recently used keys"
+        f" move to disk, and come back unchanged. Null means {DEFAULT_MAX_BYTES // MIB} MiB.",
     )
 
 
@@ -366,7 +366,7 @@ class ExplainedRow(BaseModel):
 
     index: int
     time: float = Field(description="Time of arrival, in seconds since 1970.")
-    own_time: str | None = Field(description="The time that the point carried, as posted.")
+    own_time: str | None = Field(description="The time that the point carried: text as posted, seconds as ISO 8601.")
     values: SkipValidation[list[Value]] = Field(description="As they were posted; null if they were missing.")
     anomaly_score: float
     surprise: float | None = Field(description="Null for a point learned by an earlier version.")
@@ -406,7 +406,7 @@ class IncidentRow(BaseModel):
 
     index: int | None = Field(description="Number of the row in the stream, from 0; null if there is none.")
     time: float | None = Field(description="Time of arrival, in seconds since 1970; null if it is not known.")
-    own_time: str | None = Field(description="The time that the point carried, as posted.")
+    own_time: str | None = Field(description="The time that the point carried: text as posted, seconds as ISO 8601.")
 
 
 class IncidentPeak(IncidentRow):
@@ -458,7 +458,7 @@ class Incidents(BaseModel):
 
 
 class Counted(BaseModel):
-    """Number of points forgotten, seen by the restored detector, or of a forgotten key."""
+    """A number of points: those forgotten, those that a restored detector has seen, or those of a forgotten key."""
 
     n_points: int
 
