@@ -368,7 +368,7 @@ def selected_points(trees: Trees, t: int, ring: Array, number: int, selection: S
 
 @kernel
 def share_points(trees: Trees, sharing: Trees, ring: Array, number: int, selection: Selection) -> bool:
-    """Write the points of the trees, which hold points of the window, to trees made of them by `sharing_trees`.
+    """Write the points of `trees`, which hold points of the window, to `sharing`, which `sharing_trees` made from them.
 
     Return False if that is impossible: a leaf does not have as many copies as its tree selects in the window, or its
     newest copy has other bits (0.0 instead of -0.0 or vice versa); or if a tree is so deep that it would take long.

@@ -209,7 +209,10 @@ def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
 
 
 def _last_step(n_points: Array, window: int) -> Array:
-    """Return the number of points at the last step of windows that have seen n_points points."""
+    """Return the number of points at the last step of windows that have seen n_points points.
+
+    Steps after the first one at which the window is full are left out: the caller limits the number to the window.
+    """
     steps = [0, 1]
     while steps[-1] < min(window, n_points.max(initial=0)):
         steps.append(steps[-1] + step_length(steps[-1], window))
@@ -226,8 +229,8 @@ def _parts_by_epoch(number: int, n_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_sampled(first: int, end: int) -> Array:
-    """Return which of the rows first, ..., end - 1 are sampled: one in 64, and also about one in 64 of every k-th row.
+    """Return which of the rows first, ..., end - 1 are sampled: about one in 64, also of the rows that are k apart.
 
-    So the forest learns from all keys, even if their rows come in a fixed order.
+    This holds for every k, so the forest learns from all keys, even if their rows come in a fixed order.
     """
     return np.arange(first, end).astype(np.uint64) * _GOLDEN < _SAMPLED

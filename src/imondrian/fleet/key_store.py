@@ -246,7 +246,7 @@ class KeyStore:
 
 
 def stored_bytes(n_bytes: int) -> int:
-    """Return how much disk space a state of n_bytes needs at most, which SQLite stores in pages of its own."""
+    """Return the most disk space that a state of n_bytes needs: SQLite stores it in pages that no other state uses."""
     return (n_bytes // (_PAGE_BYTES - 4) + 2) * _PAGE_BYTES
 
 

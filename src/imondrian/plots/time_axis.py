@@ -14,7 +14,7 @@ from imondrian.plots.style import TEXT_SIZE, axes_size
 from imondrian.plots.validation import as_finite, check_length
 
 _dates: Any = dates  # untyped
-FIRST_YEAR, LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # range of matplotlib's date axis
+FIRST_YEAR, LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # matplotlib's range, less a year on each side
 
 
 def x_coordinates(when: Any, n_rows: int) -> Array:

@@ -42,7 +42,7 @@ def reads_iterables_first(method: Method) -> Method:
 def rows_in_memory(X: Any) -> Any:
     """Return a list of the rows of an iterable; return tables, and what is not iterable, unchanged.
 
-    A memoryview becomes an array: Python itself cannot iterate over all of them.
+    A memoryview becomes an array: Python cannot iterate over some of them, such as those with two dimensions.
     """
     X = _without_view(X)
     if isinstance(X, _IN_MEMORY) or is_frame(X) or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():

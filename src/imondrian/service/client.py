@@ -68,9 +68,9 @@ class _Reply(NamedTuple):
 class Client:
     """A connection to a service, for use in one thread; also a context manager.
 
-    While the service is busy, unreachable or restarting, a request is repeated until `timeout` has passed. Requests
-    that learn, forget, restore or change settings have a unique id: the service applies them once, however often they
-    are sent.
+    While the service is busy, unreachable or restarting, a request is repeated until `timeout` has passed; only that of
+    `backup` is sent once, and may take longer. Requests that learn, forget, restore or change settings have a unique
+    id: the service applies them once, however often they are sent.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ class Client:
             wait = min(2.0 * wait, _LONGEST_WAIT)
 
     def _listen(self, after: int | None, *, follow: bool) -> Iterator[tuple[int | None, bytes | None]]:
-        """Yield the ids and data of one connection; None for what a block does not have, such as a heartbeat."""
+        """Yield id and data of each block of one connection; None for what it lacks (a heartbeat lacks both)."""
         connection = self._connection_type(self._netloc, timeout=max(self._timeout, _HEARTBEAT_TIMEOUT))
         headers = self._headers | ({} if after is None else {"Last-Event-ID": str(after)})
         try:

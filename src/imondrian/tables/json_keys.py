@@ -9,9 +9,10 @@ _NULLS = (b'": null', b'":null')
 
 
 def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int) -> None:
-    """Raise InvalidInputError if a key appears more than once in an object, unless its later values are null.
+    """Raise InvalidInputError if a key appears more than once in an object; it may be missed if later values are null.
 
-    Each value in the frame, and each null, follows the colon of a key: lines are decoded only if there are more colons.
+    Keys are counted by their colons. If there are as many as values in the frame, or as values and nulls together, the
+    lines are not decoded.
 
     Parameters
     ----------
@@ -38,7 +39,10 @@ def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int
 
 
 def _most_keys(block: bytes, n_values: int) -> int | None:
-    """Return the number of colons after quotes, or of all colons if that is enough; None if one may follow a blank."""
+    """Return an upper bound on the number of keys: all colons if they are n_values, else the colons after a quote.
+
+    Return None if there may be a blank between a quote and its colon.
+    """
     n_colons = block.count(b":")
     if n_colons == n_values:
         return n_colons

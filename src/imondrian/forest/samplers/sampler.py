@@ -125,7 +125,7 @@ class Sampler(Protocol):
         """Return the length of the table of points that the trees share; 0 if they have points of their own."""
 
     def share_points(self, trees: Trees, sharing: Trees) -> bool:
-        """Write the points of the trees to trees made of them by `sharing_trees`; return False if it is impossible."""
+        """Write the points of `trees` to `sharing`, which `sharing_trees` made from them; False if it is impossible."""
 
     def copies_rows(self, n_rows: int) -> bool:
         """Return True if `build` on n_rows rows copies a sample for each tree, so that others may change the rows."""

@@ -113,7 +113,7 @@ class Window:
         return n_rows if is_smaller and self.counts.n_categorical == 0 else 0
 
     def share_points(self, trees: Trees, sharing: Trees) -> bool:
-        """Write the points of the trees to trees made of them by `sharing_trees`; return False if it is impossible."""
+        """Write the points of `trees` to `sharing`, which `sharing_trees` made from them; False if it is impossible."""
         return bool(share_points(trees, sharing, self.ring, self.number, self.selection))
 
     def copies_rows(self, n_rows: int) -> bool:
@@ -138,7 +138,8 @@ class Window:
     def scored_block_length(self, n_rows: int, kind: str) -> int:
         """Return how many rows `score_and_extend` accepts.
 
-        Within a block, only a kind that uses typical log sizes updates them.
+        A kind that does not use typical log sizes cannot update them within a block: if they are maintained, the block
+        ends at the next step.
         """
         if self.maintains_typical_sizes and not SCORES[kind].uses_typical_sizes:
             return self.block_length(n_rows)
