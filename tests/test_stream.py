@@ -1,5 +1,6 @@
 """The stream detector: results do not depend on how a stream is divided into calls or saved to files."""
 
+import collections
 import json
 import signal
 import tracemalloc
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import imondrian
 from imondrian import EmptyForestError, InvalidInputError, MondrianForest, StreamDetector
+from imondrian.base.categories import category_code
 from imondrian.base.defaults import PRESETS
 from imondrian.models import storage
 from imondrian.stream.shingles import Shingle
@@ -616,3 +618,21 @@ def test_a_shingle_stores_only_the_rows_it_needs():
     shingle = Shingle(3, 2)
     shingle.points(RNG.normal(size=(1000, 2)))
     assert shingle.last.base is None
+
+
+class WithArray:
+    """A row of another library, which only converts itself to an array."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self._values, dtype)
+
+
+@pytest.mark.parametrize("row_type", [list, tuple, lambda row: range(3), np.array, collections.deque, WithArray])
+def test_a_category_has_the_same_code_whatever_the_type_of_the_row(row_type):
+    detector = StreamDetector(3, categorical=[2], n_trees=2, window=8, max_samples=4)
+    detector.process(row_type([0, 1, 2]))
+    detector.process_many([row_type([0, 1, 2])])
+    assert detector.forest.points().tolist() == [[0.0, 1.0, category_code(2)]] * 2

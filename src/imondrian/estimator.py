@@ -105,9 +105,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     contamination : "preset", "auto", "kmeans", float in (0, 0.5], or a string such as "surprise 3", default="preset"
         Which rows are anomalies. A float: that share of the rows, those with the highest scores; "top 5%" is the same
         as 0.05. "surprise 3": those whose surprise is above 3, which an ordinary row exceeds with a probability of
-        0.001, so that a table without anomalies has almost none; see `surprise_samples`. "kmeans": those above the
-        midpoint of the means of two clusters of the scores. "score 0.6": those with an anomaly score above 0.6. "auto":
-        "surprise 3" with the preset "practice", "score 0.5" with "paper".
+        0.001, so that almost no row of a table without anomalies is labelled; see `surprise_samples`. "kmeans": those
+        above the midpoint of the means of two clusters of the scores. "score 0.6": those with an anomaly score above
+        0.6. "auto": "surprise 3" with the preset "practice", "score 0.5" with "paper".
     categorical : "auto", or names, indices or a mask of columns, default="auto"
         Which columns are categories, for which only two things count: whether two values are equal, and how common each
         is. "auto": the columns of text, booleans or a categorical type, in data frames (pandas, polars) and arrays of
@@ -131,7 +131,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     offset_ : float
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
         after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
-        holds. If only `contamination` changes, and its new value is a surprise, the scores of the fitted rows are used.
+        holds. If only `contamination` changes, and its new value is a surprise, the scores of the fitted rows are used,
+        unless `fit` was called with a fixed score, such as "score 0.6": then they were not computed.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -346,7 +347,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         """Return the surprise of each row: -log10 of the probability that an ordinary row has a score as high.
 
         The probability is computed from the scores of the fitted rows, and extrapolated for the highest scores; after
-        `partial_fit`, `forget` or a change of `kind`, from the scores of the points that the forest holds.
+        `partial_fit`, `forget` or a change of `kind`, or if `fit` was called with a fixed score as `contamination`,
+        from the scores of the points that the forest holds.
 
         Parameters
         ----------

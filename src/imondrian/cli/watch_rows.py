@@ -55,7 +55,7 @@ class WatchRows:
     keys : list of str
         The key columns; none before the first record.
     features : StreamFeatures
-        The features; none before the first record.
+        The features: those of the model, if it has names for them; otherwise none before the first record.
     numbers : frozenset of str
         Names of the features that are numbers.
     """
@@ -72,7 +72,7 @@ class WatchRows:
 
     @property
     def features(self) -> StreamFeatures:
-        """The features; none before the first record."""
+        """The features: those of the model, if it has names for them; otherwise none before the first record."""
         return self._features or StreamFeatures([])
 
     def time_of(self, row: Row) -> TimeValue:

@@ -239,8 +239,8 @@ CLAIMS = (
 def claims(names: Sequence[str], seeds: Sequence[int], progress: StepProgress) -> list[Row]:
     """Test the statements that the paper makes about its figures, with sets of many seeds.
 
-    For each claim and set, a row has the means of both sides and of their difference, and the standard deviation of
-    the difference, over the seeds; online results are first averaged over the steps.
+    For each claim, measure and set, a row has the means of both sides and of their difference, and the standard
+    deviation of the difference, over the seeds; online results are first averaged over the steps.
     """
     rows: list[Row] = []
     for n_done, seed in enumerate(seeds, 1):

@@ -182,7 +182,7 @@ class RowConverter:
 
     def _point_of_sequence(self, x: Any) -> Array:
         """Convert a row without names, by position."""
-        values = x.tolist() if hasattr(x, "tolist") else x
+        values = _as_list(x)
         if not self._categorical and isinstance(values, (list, tuple)) and all(map(_is_float, values)):
             return self._as_row(np.array(values), self.n_features)[None]
         if not isinstance(values, (list, tuple)) or any(isinstance(value, (list, tuple)) for value in values):
@@ -228,6 +228,17 @@ class RowConverter:
             if name not in self.names:
                 raise InvalidInputError(f"x has a feature {name!r} that earlier rows do not have.")
         return self.names
+
+
+def _as_list(x: Any) -> Any:
+    """Return a row that is a sequence or an array as a list, or as a tuple if it is one; anything else as it is."""
+    if isinstance(x, (list, tuple)):
+        return x
+    if hasattr(x, "tolist"):
+        return x.tolist()
+    if hasattr(x, "__array__"):
+        return np.asarray(x).tolist()
+    return list(x) if isinstance(x, Sequence) and not isinstance(x, (str, bytes, bytearray)) else x
 
 
 def _is_float(value: Any) -> bool:

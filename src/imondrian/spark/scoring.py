@@ -50,7 +50,8 @@ def score(  # noqa: PLR0913
         Name of a boolean column to add: whether the score is above the model's threshold (0.5 for a MondrianForest).
     surprise : str or None, default="surprise"
         Name of the column of surprises: -log10 of the probability that an ordinary row has a score as high, from the
-        scores of the rows that the model was fitted on. None: no such column.
+        distribution of scores in the model or, if it has none or with another `kind`, from the scores of the points
+        that its forest holds. None: no such column.
     kind : "depth", "expected" or "size", optional
         The score to use instead of the model's own ("depth" for a MondrianForest).
     explain_text : bool or str, default=False

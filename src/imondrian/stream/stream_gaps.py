@@ -69,7 +69,7 @@ class StreamGaps:
 
     @property
     def medians(self) -> Array:
-        """The number that replaces a missing one of each feature, unless the row before has one to repeat."""
+        """For each feature, the number that replaces a missing one, unless that of the previous row is repeated."""
         return self._medians
 
     @property
