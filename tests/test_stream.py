@@ -630,7 +630,7 @@ class WithArray:
         return np.array(self._values, dtype)
 
 
-@pytest.mark.parametrize("row_type", [list, tuple, lambda row: range(3), np.array, collections.deque, WithArray])
+@pytest.mark.parametrize("row_type", [list, tuple, lambda row: range(len(row)), np.array, collections.deque, WithArray])
 def test_a_category_has_the_same_code_whatever_the_type_of_the_row(row_type):
     detector = StreamDetector(3, categorical=[2], n_trees=2, window=8, max_samples=4)
     detector.process(row_type([0, 1, 2]))
