@@ -1,4 +1,4 @@
-"""Folders and model files with the names of version 0.1 (`n_estimators`, `score`) work as before, to the last bit."""
+"""Folders and model files with the names of an earlier version (`n_estimators`, `score`) work as before, to the last bit."""
 
 import io
 import json

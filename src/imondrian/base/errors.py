@@ -39,4 +39,4 @@ class StoreError(ImondrianError, OSError):
     The first rows of the call may have been processed; `Fleet.n_rows` counts them.
     """
 
-    results: Any = None  # of `process_many`: the FleetResults of these rows; None if another call has failed
+    results: Any = None  # of `process_many`: FleetResults of these rows; None if it did not begin, or for other methods

@@ -55,7 +55,7 @@ def encoded_header(state: CommonState) -> bytes:
 def decoded(header: bytes, forest: bytes, source: str) -> CommonState:
     """Return the state from its encoded header and its common forest.
 
-    The parameters, the names and the forest are not checked.
+    The parameters, `borrow`, the names and the forest are not checked.
 
     Raises
     ------

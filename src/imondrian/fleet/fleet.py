@@ -288,7 +288,7 @@ class Fleet:
         """The open incident and the latest alarms of each key that had an alarm in the last call, or shortly before it.
 
         Only keys with rows in the last call of `process` or `process_many` are included. Unlike `incidents`, which has
-        the latest 1,024, this has all of them.
+        only the latest 1,024, this has no limit.
         """
         return tuple(KeyAlarms(key, each.open, each.alarm_rows) for key, each in self._records.observed.items())
 

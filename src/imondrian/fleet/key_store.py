@@ -62,7 +62,7 @@ class KeyStore:
     Attributes
     ----------
     unused_bytes : int
-        Size of the part of the second file that can be written again.
+        Free space inside the second file, which the next keys that leave memory will use.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -66,7 +66,7 @@ class ForestState:
     def __init__(self, trees: Trees, scale: Scale, sampler: Sampler, layout: FeatureLayout) -> None:
         self.trees, self.scale, self.sampler, self.layout = trees, scale, sampler, layout
         self._n_spare = 0  # number of points that can be shown before the limits must be checked again
-        # length of the table of points that the trees share, from the next point on if not yet; 0 if they never do
+        # length of the table of points that the trees share, or will share from the next point on; 0 if they never do
         self._n_shared_rows = sampler.n_shared_rows(trees.heads.size, trees.points.shape[2])
 
     @classmethod

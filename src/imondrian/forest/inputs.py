@@ -87,7 +87,8 @@ def unchanged(rows: Array) -> Array:
     """Return rows that were copied from checked points; raise InvalidInputError if the copy would fail the check.
 
     Another thread may write to the caller's array between the check and the copy. Kernels that change trees get only
-    copies that have been checked: a value that is not finite, or that changes while they run, would corrupt memory.
+    copies that have been checked, or copy and check each value themselves (`draw_sample`): a value that is not finite,
+    or that changes while they run, would corrupt memory.
     """
     if not call_without_dispatch(all_within_limit, rows if rows.ndim == 1 else rows.ravel()):
         raise InvalidInputError("X was changed while it was being read.")

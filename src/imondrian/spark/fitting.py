@@ -50,8 +50,8 @@ def fit(  # noqa: PLR0913
 
     Each tree has its own uniform sample of the rows, drawn in one pass: the rows with the smallest keys, which depend
     only on the seed, the tree and the row (each copy of a row has its own key). The forest is therefore the same, bit
-    for bit, regardless of partitioning, number of executors and row order. To count the copies, Spark shuffles each
-    distinct row once. The samples are collected on the driver, which builds the trees.
+    for bit, regardless of partitioning, number of executors and row order. To count the copies, Spark shuffles the
+    distinct rows of each partition. The samples are collected on the driver, which builds the trees.
 
     Parameters
     ----------

@@ -235,7 +235,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
 def _with_current_names(metadata: dict[str, Any]) -> dict[str, Any]:
     """Return the saved metadata of a stage with its parameters under their current names."""
     for parameters in (metadata["paramMap"], metadata["defaultParamMap"]):
-        if "nEstimators" in parameters:  # version 0.1
+        if "nEstimators" in parameters:  # an earlier version
             parameters["nTrees"] = parameters.pop("nEstimators")
     return metadata
 

@@ -666,8 +666,9 @@ class StreamDetector:
         The threshold and the drift monitor still count their scores. Single rows cannot be forgotten with a shingle,
         because a point consists of several rows, or with the preset "series", because later points depend on them. A
         row with missing numbers must be given as the window holds it, with the numbers that replaced them, which
-        `rescore` returns; otherwise they are replaced as if the row came next. With "indicator", such a row differs
-        from one that had these numbers. In that case, and with a shingle, forget the points themselves:
+        `rescore` returns; otherwise they are replaced as if the row came next. With "indicator", the window also holds
+        which numbers were missing, so a row given in this way is another point. In that case, and with a shingle,
+        forget the points themselves:
         ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
 
         Parameters

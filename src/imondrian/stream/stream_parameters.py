@@ -18,7 +18,7 @@ from imondrian.forest.scores import score_kind
 from imondrian.rows.mixed_tables import column_indices
 from imondrian.stream.row_layout import RowLayout
 
-_FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in model files of version 0.1
+_FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in older model files
 
 
 def checked_parameters(  # noqa: PLR0913
@@ -130,7 +130,7 @@ def current_threshold(threshold: Any) -> Any:
 def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return stored parameters under their current names.
 
-    Version 0.1 called `n_trees` `n_estimators`, and `kind` `score`; its first files had neither score nor scale.
+    Older files call `n_trees` `n_estimators`, and `kind` `score`; the first ones had neither score nor scale.
     """
     renamed = {_FORMER_NAMES.get(name, name): value for name, value in dict(parameters).items()}
     return {"kind": FROM_PRESET, "scale": FROM_PRESET} | renamed

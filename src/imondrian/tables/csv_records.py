@@ -202,7 +202,7 @@ def _n_fields(record: bytes, separator: bytes) -> int:
 
 
 def _are_regular(characters: NDArray[np.uint8], quotes: NDArray[np.intp], separators: bytes) -> bool:
-    """Return True if every second quote closes a field, and the others open one, or if they are doubled."""
+    """Return True if quotes alternately open and close fields; a doubled quote closes a field and opens it again."""
     opening, closing = quotes[0::2], quotes[1::2]
     before = characters[opening[int(opening[0] == 0) :] - 1]
     after = characters[closing[: np.searchsorted(closing, characters.size - 1)] + 1]

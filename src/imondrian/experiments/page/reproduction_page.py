@@ -14,7 +14,7 @@ from imondrian.experiments.result_records import Record, read_record
 
 FOLDER = "reproduction"  # holds the records and figures, next to the page
 RECORDS = ("synthetic", "claims", "batch", "batch_checks", "online", "online_checks", "long_stream", "quality")
-_EARLIER_NAMES = {"long_stream": "endless"}  # names of records written by version 0.1
+_EARLIER_NAMES = {"long_stream": "endless"}  # names of older records
 _TABLES = {"batch": "Table II", "online": "Table III"}
 
 

@@ -256,7 +256,7 @@ def is_former(stored: dict[str, Any]) -> bool:
 def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Return a checked configuration from the store.
 
-    Version 0.1 had other names for some settings. Before there were categories, rows with missing numbers were refused.
+    Earlier versions had other names for some settings. Before there were categories, rows with missing numbers were refused.
     Before there were incidents, a number as threshold was a share of the points, and "auto" was 0.5.
     """
     settings = {"missing": "raise"} | renamed_parameters(stored)

@@ -1,6 +1,7 @@
 """The keys of a detector: the latest figures of each, and its rows since the last snapshot.
 
-Earlier rows are in the table of `latest_rows.py`. What is here follows from the journal.
+Earlier rows are in the table of `latest_rows.py`. What is here is not stored
+itself: it is restored from that table and the journal.
 """
 
 from collections import deque
