@@ -256,8 +256,8 @@ def is_former(stored: dict[str, Any]) -> bool:
 def stored_configuration(stored: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Return a checked configuration from the store.
 
-    Earlier versions had other names for some settings. Before there were categories, rows with missing numbers were refused.
-    Before there were incidents, a number as threshold was a share of the points, and "auto" was 0.5.
+    Earlier versions had other names for some settings. Before there were categories, rows with missing numbers were
+    refused. Before there were incidents, a number as threshold was a share of the points, and "auto" was 0.5.
     """
     settings = {"missing": "raise"} | renamed_parameters(stored)
     if is_former(stored) and "threshold" in settings:
