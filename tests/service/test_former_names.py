@@ -1,4 +1,4 @@
-"""Folders and model files with the names of an earlier version (`n_estimators`, `score`) work as before, bit for bit."""
+"""Folders and files with the names of an earlier version (`n_estimators`, `score`) work as before, bit for bit."""
 
 import io
 import json
