@@ -198,7 +198,7 @@ def without_arrival(incidents):
     return [{**each, **{name: each[name] and {**each[name], "time": None} for name in rows}} for each in incidents]
 
 
-@pytest.mark.parametrize("step", ["rows", "replies", "fleet", "entries"])
+@pytest.mark.parametrize("step", ["rows", "incidents", "replies", "fleet", "former incidents", "entries"])
 def test_a_snapshot_can_be_interrupted_after_every_step(tmp_path, monkeypatch, step):
     keys, X = keyed_rows(n_rows=600)
     registry = Registry(tmp_path / "live")
@@ -206,13 +206,16 @@ def test_a_snapshot_can_be_interrupted_after_every_step(tmp_path, monkeypatch, s
     half = expected(fleet := plain_fleet(), keys[:300], X[:300])
     for first in range(0, 300, 10):
         learn(handle, keys[first : first + 10], X[first : first + 10], f"id-{first}")
+    registry.close()  # saves a snapshot
+    registry = Registry(tmp_path / "live")
+    handle = registry.get("hosts")
     forget(handle, "web-1")
     fleet.forget("web-1")
     half += expected(fleet, keys[300:], X[300:])
     for first in range(300, 600, 10):
         learn(handle, keys[first : first + 10], X[first : first + 10], f"id-{first}")
     shown, incidents = rows_shown(registry), incidents_shown(registry)
-    n_writes = {"rows": 2, "replies": 3, "fleet": 3, "entries": 4}[step]
+    n_writes = {"rows": 2, "incidents": 3, "replies": 4, "former incidents": 5, "entries": 6}.get(step)
 
     def interrupted(state, write):
         """Copy the folder after a step of the snapshot."""

@@ -60,6 +60,10 @@ CREATE TABLE IF NOT EXISTS latest_rows (
     surprise REAL NOT NULL, is_anomaly INTEGER NOT NULL, content BLOB NOT NULL, digest BLOB NOT NULL,
     PRIMARY KEY (detector, key)
 );
+CREATE TABLE IF NOT EXISTS key_incidents (
+    detector INTEGER NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, content BLOB NOT NULL, digest BLOB NOT NULL,
+    PRIMARY KEY (detector, key, number)
+);
 CREATE TABLE IF NOT EXISTS key_files (
     detector INTEGER NOT NULL, position INTEGER NOT NULL, content BLOB NOT NULL, PRIMARY KEY (detector, position)
 );
@@ -99,6 +103,7 @@ _ORDERS = {  # for reading the rows of a damaged table, from both ends
     "open_incidents": "detector {0}, kind",
     "silences": "detector {0}, number",
     "latest_rows": "detector {0}, key",
+    "key_incidents": "detector {0}, key {0}, number",
     "key_files": "detector {0}, position",
 }
 

@@ -20,6 +20,7 @@ from imondrian.service.changes.journal import Entry, Versions, current_versions,
 from imondrian.service.changes.replies import Reply, SavedReply
 from imondrian.service.errors import StorageError
 from imondrian.service.storage.event_table import EventTable, StoredEvent
+from imondrian.service.storage.key_incidents import KeyIncidentTable
 from imondrian.service.storage.latest_rows import LatestRowsTable
 from imondrian.service.storage.sqlite import make_private_file, open_or_rescue
 
@@ -76,6 +77,8 @@ class Store:
         The stored events of incidents.
     latest_rows : LatestRowsTable
         The latest rows of the keys of detectors.
+    key_incidents : KeyIncidentTable
+        The open incidents and latest alarms of the keys of detectors.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -85,6 +88,7 @@ class Store:
         with _storage_errors(path):
             self._database, self.problems = open_or_rescue(path)
         self.events, self.latest_rows = EventTable(self._database), LatestRowsTable(self._database)
+        self.key_incidents = KeyIncidentTable(self._database)
 
     def backup(self, files: Sequence[AttachedFile] = ()) -> tuple[IO[bytes], int]:
         """Copy the file while other threads change it; return an open copy without a name, and its size.
@@ -204,7 +208,16 @@ class Store:
     def remove_detector(self, detector: int) -> None:
         """Delete a detector and all its data."""
         self._database.execute("DELETE FROM detectors WHERE id = ?", (detector,))
-        for table in ("entries", "versions", "snapshots", "answers", "damaged", "latest_rows", "key_files"):
+        for table in (
+            "entries",
+            "versions",
+            "snapshots",
+            "answers",
+            "damaged",
+            "latest_rows",
+            "key_incidents",
+            "key_files",
+        ):
             self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
         self.events.remove_detector(detector)
         self._free_pages()
