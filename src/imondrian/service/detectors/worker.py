@@ -19,11 +19,12 @@ from imondrian.service.changes.journal import (
     checked_request_id,
     digest_of,
 )
+from imondrian.service.changes.keyed_rows import journalled_rows
 from imondrian.service.changes.replies import Reply, reply_to, saved_reply_to
 from imondrian.service.changes.settings import Changes
 from imondrian.service.delivery.event_feed import EventFeed
 from imondrian.service.detectors.applied_state import AppliedState, Counts
-from imondrian.service.detectors.job_queue import Job, JournalledJob, QueueSize
+from imondrian.service.detectors.job_queue import NO_KEYS, Job, JournalledJob, QueuedKeys, QueueSize
 from imondrian.service.detectors.keyed_state import KeyedView
 from imondrian.service.detectors.read_copy import ReadCopy
 from imondrian.service.detectors.state import SingleView
@@ -105,7 +106,7 @@ class DetectorWorker:
         self._writer, self._limits, self._retention = writer, limits, retention
         self._waiting: list[Job] = []  # to be journalled
         self._ready: deque[JournalledJob] = deque()
-        self._queue = QueueSize(limits)
+        self._queue, self._queued_keys = QueueSize(limits), QueuedKeys(limits)
         self._condition = threading.Condition()
         self._being_journalled: list[JournalledJob] = []  # used in the thread of the writer
         self._is_journalling = self._is_ending = False
@@ -120,10 +121,12 @@ class DetectorWorker:
         """Queue entries that could not be replayed at the start, as ready; their clients may ask for the replies."""
         for entry in self._state.backlog:
             n_points = len(entry.points_and_labels()[0]) // (8 * n_features)
-            job = Job(entry.kind, entry.content, n_points, entry.request, entry.time, Future())
+            keys = frozenset(journalled_rows(entry.content).keys) if self.is_keyed and n_points else NO_KEYS
+            job = Job(entry.kind, entry.content, n_points, entry.request, entry.time, Future(), keys)
             if job.request is not None:
                 self._replies.add_pending(job.request, digest_of(job.kind, job.content), job.future)
             self._queue.add(job)
+            self._queued_keys.add(job)
             self._ready.append(JournalledJob(job, entry))
             self._n_journalled = entry.number
         self._state = replace(self._state, backlog=())
@@ -181,7 +184,9 @@ class DetectorWorker:
         """Requests applied since the detector was created: the number of journal entries so far."""
         return self._state.entry_number
 
-    def submit(self, kind: str, content: bytes, n_points: int, request: str | None = None) -> Future[Reply]:
+    def submit(
+        self, kind: str, content: bytes, n_points: int, request: str | None = None, keys: frozenset[str] = NO_KEYS
+    ) -> Future[Reply]:
         """Queue a change; the future gets the reply once the change is on the disk and applied.
 
         A repeated request, recognised by its id, gets the reply to the first one and is not applied again.
@@ -196,9 +201,13 @@ class DetectorWorker:
             Number of points in the content; 0 if it has none.
         request : str, optional
             The id of the request.
+        keys : frozenset of str, optional
+            The keys of the points, if the detector has a key.
 
         Raises
         ------
+        InvalidInputError
+            If the detector would have too many keys.
         QueueFullError
             If the queue is full.
         StorageError
@@ -215,14 +224,17 @@ class DetectorWorker:
             if earlier is not None:
                 return earlier
             self._queue.check(n_points, len(content))
+            if keys:
+                self._queued_keys.check(keys, self.keys.rows.summaries)
             self._check_disk_space(kind, content, n_points)
-            job = Job(kind, content, n_points, request, time.time(), Future())
+            job = Job(kind, content, n_points, request, time.time(), Future(), keys)
             if kind in WITH_POINTS:
                 self.last_points_time, self._last_arrival = time.monotonic(), job.time
             if request is not None:
                 self._replies.add_pending(request, request_digest, job.future)
             self._waiting.append(job)
             self._queue.add(job)
+            self._queued_keys.add(job)
             is_idle, self._is_journalling = not self._is_journalling, True
         if is_idle:
             self._writer.submit(self._journal, self._on_journalled)
