@@ -33,6 +33,7 @@ from imondrian.service.limits import Limits, Retention
 from imondrian.service.storage.event_table import Silence, StoredEvent
 from imondrian.service.storage.history import History
 from imondrian.service.storage.incident_log import Announcement
+from imondrian.service.storage.removals import RemovalPortion
 from imondrian.service.storage.store import Store, StoredDetector
 from imondrian.service.storage.writer import Operation, Writer
 
@@ -249,10 +250,10 @@ class DetectorWorker:
         if self._n_bytes_needed:
             raise StorageError(_NO_SPACE)
 
-    def remove(self) -> Future[None]:
-        """Delete the detector from the store; the future completes when the deletion is on the disk.
+    def remove(self) -> Future[RemovalPortion]:
+        """Remove the detector; the future gets the first portion of the removal when it is on the disk.
 
-        The deletion does not wait for queued requests: they are refused once it is on the disk. If it fails, the worker
+        The removal does not wait for queued requests: they are refused once it is on the disk. If it fails, the worker
         continues.
         """
         with self._condition:
@@ -262,7 +263,7 @@ class DetectorWorker:
                 raise RemovedError(_REMOVED)
             if self.is_being_removed:
                 raise UnavailableError(_BEING_REMOVED)
-            removal = Future[None]()
+            removal = Future[RemovalPortion]()
             self._writer.submit(self._delete, lambda deletion: self._on_deleted(deletion, removal))
             self.is_being_removed, self._refusal = True, UnavailableError(_BEING_REMOVED)
         return removal
@@ -371,18 +372,17 @@ class DetectorWorker:
         if has_more:
             self._writer.submit(self._journal, self._on_journalled)
 
-    def _delete(self, store: Store) -> list[StoredEvent]:
-        """Delete all data of the detector, and close its open incidents; nothing is written for it after that.
+    def _delete(self, store: Store) -> RemovalPortion:
+        """Remove the detector, and begin to delete its data; nothing is written for it after that.
 
         Events that have been applied, but not stored yet, are never announced.
         """
-        events = store.end_detector(self.id, [each.describe() for each in self.incidents.listed() if each.is_open])
+        portion = store.removals.start(self.id, self.incidents.current)
         self._is_deleted = True
-        return events
+        return portion
 
-    def _on_deleted(self, deletion: Future[list[StoredEvent]], removal: Future[None]) -> None:
-        """Refuse waiting requests once the deletion is on the disk; continue if it failed."""
-        self._feed.publish_result(deletion)
+    def _on_deleted(self, deletion: Future[RemovalPortion], removal: Future[RemovalPortion]) -> None:
+        """Refuse waiting requests once the removal is on the disk; continue if it failed."""
         error, refused = deletion.exception(), list[Job]()
         with self._condition:
             if error is None:
@@ -398,7 +398,11 @@ class DetectorWorker:
                     self._refusal = UnavailableError(_SHUTTING_DOWN)
             self._condition.notify()
         self._refuse(refused, RemovedError(_REMOVED))
-        removal.set_result(None) if error is None else removal.set_exception(error)
+        if error is None:
+            self._feed.publish(deletion.result().events)
+            removal.set_result(deletion.result())
+        else:
+            removal.set_exception(error)
 
     # -- in its own thread --------------------------------------------------------------------------------------
 

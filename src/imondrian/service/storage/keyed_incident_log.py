@@ -182,6 +182,11 @@ class KeyedIncidentLog:
         described = self._as_json(each.id, each.key, each.incident, each.times)
         return described if each.ended is None else described | ended(described, each.ended)
 
+    def current(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """Return the current description of an open incident; if it is not open any more, its stored description."""
+        found = self._open.get(str(stored.get("key")))
+        return stored if found is None or found.id != stored["id"] else self._described(found)
+
     def announcement(self, event: PendingEvent) -> Announcement:
         """Return what is announced about an event."""
         described = self._as_json(event.id, event.key or "", event.incident, dict(event.times))

@@ -67,6 +67,9 @@ CREATE TABLE IF NOT EXISTS key_incidents (
 CREATE TABLE IF NOT EXISTS key_files (
     detector INTEGER NOT NULL, position INTEGER NOT NULL, content BLOB NOT NULL, PRIMARY KEY (detector, position)
 );
+CREATE TABLE IF NOT EXISTS removals (
+    detector INTEGER PRIMARY KEY, time REAL NOT NULL, last_event INTEGER NOT NULL, n_closed INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS silences (
     detector INTEGER NOT NULL, number INTEGER NOT NULL, since REAL NOT NULL, opened REAL NOT NULL, closed REAL,
     PRIMARY KEY (detector, number)
@@ -77,7 +80,10 @@ INSERT INTO detectors (id, name, configuration, created)
 SELECT detector, CAST(detector AS BLOB), x'', 0.0 FROM (
     SELECT detector FROM entries UNION SELECT detector FROM versions UNION SELECT detector FROM snapshots
     UNION SELECT detector FROM answers UNION SELECT detector FROM damaged UNION SELECT detector FROM latest_rows
-) WHERE typeof(detector) = 'integer' AND detector > 0 AND detector NOT IN (SELECT id FROM detectors)
+    UNION SELECT detector FROM key_incidents
+) WHERE typeof(detector) = 'integer' AND detector > 0 AND detector NOT IN (
+    SELECT id FROM detectors UNION SELECT detector FROM removals
+)
 """
 _OPEN_INCIDENTS = """
 INSERT OR IGNORE INTO open_incidents
@@ -105,6 +111,7 @@ _ORDERS = {  # for reading the rows of a damaged table, from both ends
     "latest_rows": "detector {0}, key",
     "key_incidents": "detector {0}, key {0}, number",
     "key_files": "detector {0}, position",
+    "removals": "detector",
 }
 
 
@@ -217,6 +224,18 @@ def _prepare(database: sqlite3.Connection) -> int | None:
 def _has_table(database: sqlite3.Connection, name: str) -> bool:
     sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
     return database.execute(sql, (name,)).fetchone() is not None
+
+
+def free_pages(database: sqlite3.Connection, max_pages: int) -> int:
+    """Return unused pages to the file system, and return how many.
+
+    As many as are in use are kept: the next snapshot needs them.
+    """
+    n_unused, n_pages = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count"))
+    n_freed = max(min(2 * n_unused - n_pages, max_pages), 0)
+    for _ in range(n_freed):
+        database.execute("PRAGMA incremental_vacuum(1)")  # given more pages, Python would free only the first
+    return n_freed
 
 
 def _lock_holder(path: Path) -> str:
