@@ -192,7 +192,7 @@ def n_stored(registry):
 @pytest.mark.parametrize("keys_per_transaction", [7, 500])
 def test_a_snapshot_can_have_any_number_of_open_incidents(tmp_path, monkeypatch, keys_per_transaction):
     monkeypatch.setattr(json_limits, "_MAX_CONTAINERS", 2_000)  # of the header of the fleet
-    monkeypatch.setattr(keyed_incident_log, "_KEYS_PER_TRANSACTION", keys_per_transaction)
+    monkeypatch.setattr(keyed_incident_log, "KEYS_PER_TRANSACTION", keys_per_transaction)
     registry = Registry(tmp_path)
     handle = with_open_incidents(registry)
     shown = incidents_shown(registry)

@@ -29,9 +29,9 @@ from imondrian.service.storage.incident_log import (
     rows_of_incident,
 )
 from imondrian.service.storage.key_incidents import StoredContent
+from imondrian.service.storage.key_rows import KEYS_PER_TRANSACTION
 
 N_CLOSED = 256  # closed incidents that are shown; all open ones are
-_KEYS_PER_TRANSACTION = 500  # a few megabytes at most, so that other detectors do not wait long for the writer
 
 
 class KeyedIncident(NamedTuple):
@@ -210,7 +210,7 @@ class KeyedIncidentLog:
     def changed_keys(self) -> Iterator[list[str]]:
         """Yield the keys whose values must be stored, in portions for one transaction each."""
         keys = iter(self._changed)
-        while some := list(islice(keys, _KEYS_PER_TRANSACTION)):
+        while some := list(islice(keys, KEYS_PER_TRANSACTION)):
             yield some
 
     def content_of(self, key: str) -> bytes:
