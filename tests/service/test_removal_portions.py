@@ -1,6 +1,7 @@
 """The data of a removed detector is deleted in portions, between which other requests are stored."""
 
 import itertools
+import sqlite3
 import threading
 
 import numpy as np
@@ -170,5 +171,18 @@ def test_a_repaired_database_has_no_removed_detectors(tmp_path, monkeypatch):
     registry = Registry(tmp_path / "killed")
     assert (registry.all(), registry.problems()) == ([], [])
     wait_until(lambda: not registry.writer.read(lambda store: store.removals.unfinished()))
+    assert n_left(registry) == 0
+    registry.close()
+
+
+def test_a_file_that_cannot_shrink_does_not_delay_the_end_of_a_removal(tmp_path):
+    registry = Registry(tmp_path)
+    with_open_incidents(registry)
+    registry.close()
+    database = sqlite3.connect(tmp_path / FILE)
+    database.executescript("PRAGMA journal_mode = DELETE; PRAGMA auto_vacuum = NONE; VACUUM")
+    database.close()
+    registry = Registry(tmp_path)
+    registry.start_removal("hosts").result(10)
     assert n_left(registry) == 0
     registry.close()

@@ -227,15 +227,18 @@ def _has_table(database: sqlite3.Connection, name: str) -> bool:
 
 
 def free_pages(database: sqlite3.Connection, max_pages: int) -> int:
-    """Return unused pages to the file system, and return how many.
+    """Return unused pages to the file system, and return how many: none if the file was created without that option.
 
     As many as are in use are kept: the next snapshot needs them.
     """
-    n_unused, n_pages = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count"))
-    n_freed = max(min(2 * n_unused - n_pages, max_pages), 0)
-    for _ in range(n_freed):
+    n_unused, n_pages = (_pragma(database, name) for name in ("freelist_count", "page_count"))
+    for _ in range(min(2 * n_unused - n_pages, max_pages)):
         database.execute("PRAGMA incremental_vacuum(1)")  # given more pages, Python would free only the first
-    return n_freed
+    return n_unused - _pragma(database, "freelist_count")
+
+
+def _pragma(database: sqlite3.Connection, name: str) -> int:
+    return int(database.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def _lock_holder(path: Path) -> str:
