@@ -13,7 +13,7 @@ from imondrian.service.limits import N_EVENTS_KEPT
 from imondrian.service.storage.event_table import EventTable, StoredEvent
 from imondrian.service.storage.sqlite import free_pages
 
-_SECONDS_PER_PORTION = 0.05
+_SECONDS_PER_PORTION = 0.03
 _ROWS_AT_ONCE, _EVENTS_AT_ONCE, _PAGES_AT_ONCE = 10, 100, 100  # between two looks at the clock
 _TABLES = {  # and what identifies a row
     "entries": "detector, number",
