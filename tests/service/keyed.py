@@ -80,8 +80,8 @@ def rows_shown(registry, name="hosts"):
 
 
 def incidents_shown(registry, name="hosts"):
-    listed = registry.get(name).worker.incidents.listed()
-    return sorted((each.describe() for each in listed), key=lambda incident: incident["id"])
+    """Return the incidents of all keys, in the order in which they are listed."""
+    return [each.describe() for each in registry.get(name).worker.incidents.listed()]
 
 
 def events_of(registry):

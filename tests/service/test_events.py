@@ -119,7 +119,7 @@ def test_events_are_published_in_order_even_if_a_thread_is_delayed_after_submitt
 def test_a_listener_that_has_received_nothing_misses_nothing_across_a_restart(tmp_path):
     registry = Registry(tmp_path)
     announce(registry, 3)
-    registry.writer.write(lambda store: store.events.remove_detector(1))  # their ids are not used again
+    registry.writer.write(lambda store: store._database.execute("DELETE FROM events"))  # their ids are not used again
     with ThreadServer(create_app(registry)) as server:
         listener = Listener(server, 2)
         listener.start()
@@ -297,7 +297,7 @@ def test_deleted_events_do_not_keep_a_listener_from_later_ones(tmp_path, monkeyp
     monkeypatch.setattr("imondrian.service.delivery.event_feed.N_IN_MEMORY", 2)
     registry = Registry(tmp_path)
     announce(registry, 5)
-    registry.writer.write(lambda store: store.events.remove_detector(1))
+    registry.writer.write(lambda store: store._database.execute("DELETE FROM events"))
     with ThreadServer(create_app(registry)) as server:
         listener = Listener(server, 1, 0)
         listener.start()

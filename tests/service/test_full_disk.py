@@ -12,6 +12,7 @@ from imondrian.service.detectors.key_files import KeyFiles
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import NotRecoveredError, StorageError
 from imondrian.service.storage.event_table import EventTable
+from imondrian.service.storage.removals import Removals
 from imondrian.service.storage.store import Store
 from tests.service.keyed import HOSTS, keyed_rows, learn
 from tests.service.receiving import LoopbackReceiver
@@ -45,7 +46,7 @@ def test_a_detector_whose_file_cannot_be_created_leaves_its_name_usable(tmp_path
     with monkeypatch.context() as full_disk:
         full_disk.setattr(registry_module, "new_keyed_state", fail_to_create)
         if not can_remove:
-            full_disk.setattr(Store, "remove_detector", fail)
+            full_disk.setattr(Removals, "start", fail)
         with pytest.raises(StorageError, match=r"^The file for the keys of the detector could not be"):
             registry.create("hosts", HOSTS)
     if not can_remove:

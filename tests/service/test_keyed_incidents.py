@@ -6,8 +6,13 @@ import sqlite3
 import numpy as np
 import pytest
 
+from imondrian.base import json_limits
+from imondrian.base.errors import InvalidInputError
 from imondrian.fleet.key_incidents import N_INCIDENTS_STORED
+from imondrian.service.detectors.keyed_state import KeyedState
 from imondrian.service.detectors.registry import Registry
+from imondrian.service.storage import keyed_incident_log
+from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog
 from imondrian.service.storage.store import FILE
 from tests.service.keyed import (
     HOSTS,
@@ -116,6 +121,7 @@ def test_lost_entries_start_a_new_generation_of_ids(tmp_path):
 
 
 ALWAYS = {**HOSTS, "threshold": "score 0.01"}  # every row of a warm key is an alarm
+TINY = {**ALWAYS, "warm_up": 2, "window": 16, "max_samples": 16, "n_trees": 1}
 
 
 def test_the_times_of_an_incident_do_not_depend_on_posts_and_restarts(tmp_path):
@@ -155,10 +161,157 @@ def test_an_incident_that_a_change_of_the_rules_closes_leaves_the_times_of_the_n
 
 def test_all_open_incidents_are_up_to_date_however_many_there_are(registry):
     names = [f"host {i}" for i in range(N_INCIDENTS_STORED + 100)]
-    handle, _ = registry.create("hosts", {**ALWAYS, "warm_up": 2, "window": 16, "max_samples": 16, "n_trees": 1})
+    handle, _ = registry.create("hosts", TINY)
     rng = np.random.default_rng(0)
     for _ in range(5):
         results = learn(handle, names, rng.normal(size=(len(names), 2)))
     shown = {each["key"]: each for each in incidents_shown(registry) if each["is_open"]}
     assert len(shown) == len(names)
     assert {key: each["last"]["index"] for key, each in shown.items()} == {row["key"]: row["index"] for row in results}
+
+
+# -- snapshots --------------------------------------------------------------------------------------------------
+MANY = [f"host {i}" for i in range(300)]
+
+
+def with_open_incidents(registry, names=MANY):
+    """Create a detector in which every key has an open incident."""
+    handle, _ = registry.create("hosts", TINY)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        learn(handle, names, rng.normal(size=(len(names), 2)))
+    assert handle.worker.incidents.n_open == len(names)
+    return handle
+
+
+def n_stored(registry):
+    sql = "SELECT count(*) FROM key_incidents"
+    return registry.writer.read(lambda store: store._database.execute(sql).fetchone()[0])
+
+
+@pytest.mark.parametrize("keys_per_transaction", [7, 500])
+def test_a_snapshot_can_have_any_number_of_open_incidents(tmp_path, monkeypatch, keys_per_transaction):
+    monkeypatch.setattr(json_limits, "_MAX_CONTAINERS", 2_000)  # of the header of the fleet
+    monkeypatch.setattr(keyed_incident_log, "KEYS_PER_TRANSACTION", keys_per_transaction)
+    registry = Registry(tmp_path)
+    handle = with_open_incidents(registry)
+    shown = incidents_shown(registry)
+    registry.close()
+    assert handle.worker.problems == {}
+    restarted = Registry(tmp_path)
+    assert restarted.damage_reports == []
+    assert incidents_shown(restarted) == shown
+    assert restarted.writer.read(lambda store: store.entries_after(1, 0)) == []
+    assert n_stored(restarted) == len(MANY)
+    restarted.remove("hosts")
+    assert n_stored(restarted) == 0
+    restarted.close()
+
+
+def test_a_snapshot_stores_only_the_keys_that_have_changed(tmp_path, monkeypatch):
+    registry = Registry(tmp_path)
+    with_open_incidents(registry)
+    registry.close()
+    registry, stored = Registry(tmp_path), []
+    content_of = KeyedIncidentLog.content_of
+    monkeypatch.setattr(KeyedIncidentLog, "content_of", lambda log, key: [stored.append(key), content_of(log, key)][1])
+    handle = registry.get("hosts")
+    learn(handle, MANY[:3], np.zeros((3, 2)))
+    forget(handle, MANY[4])
+    registry.close()
+    assert set(stored) == {*MANY[:3], MANY[4]}
+    registry = Registry(tmp_path)
+    assert n_stored(registry) == handle.worker.incidents.n_open == len(MANY) - 1
+    registry.close()
+
+
+def former_state(log):
+    """Return the state of a log as former versions stored it."""
+    state = {**log.state(), "open": [], "alarms": []}
+    del state["n_open"]
+    for key in {**log._open, **log._alarms}:
+        incident, times = json.loads(log.content_of(key))
+        state["open"] += [] if incident is None else [incident]
+        state["alarms"] += [[key, times]] if times else []
+    return state
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_snapshot_of_a_former_version_is_read(tmp_path, monkeypatch, is_interrupted):
+    registry = Registry(tmp_path / "live")
+    with_open_incidents(registry)
+    shown, state = incidents_shown(registry), KeyedIncidentLog.state
+    with monkeypatch.context() as former:
+        former.setattr(KeyedIncidentLog, "changed_keys", lambda _: iter(()))
+        former.setattr(KeyedIncidentLog, "state", lambda log: former_state(_WithState(log, state)))
+        registry.close()
+    registry = Registry(tmp_path / "live")
+    assert registry.damage_reports == []
+    assert n_stored(registry) == 0
+    assert incidents_shown(registry) == shown
+    learn(registry.get("hosts"), MANY[:3], np.zeros((3, 2)))
+    shown = incidents_shown(registry)
+    folders = []
+    if is_interrupted:
+        save = KeyedState._save_fleet
+        monkeypatch.setattr(
+            KeyedState, "_save_fleet", lambda state: [folders.append(copied(registry, tmp_path)), save(state)]
+        )
+    registry.close()
+    registry = Registry(folders[0] if is_interrupted else tmp_path / "live")
+    assert registry.damage_reports == []
+    assert incidents_shown(registry) == shown
+    registry.close()
+
+
+class _WithState:
+    """A log whose `state` is not replaced."""
+
+    def __init__(self, log, state):
+        self._open, self._alarms, self.content_of = log._open, log._alarms, log.content_of
+        self.state = lambda: state(log)
+
+
+@pytest.mark.parametrize("sql", ["UPDATE key_incidents SET content = x'00'", "DELETE FROM key_incidents"])
+def test_lost_open_incidents_are_reported(tmp_path, sql):
+    registry = Registry(tmp_path)
+    with_open_incidents(registry)
+    shown = incidents_shown(registry)
+    registry.close()
+    database = sqlite3.connect(tmp_path / FILE)
+    with database:
+        database.execute(f"{sql} WHERE key = 'host 7'")
+    database.close()
+    registry = Registry(tmp_path)
+    assert registry.damage_reports == ["1 of the open incidents of 'hosts' are damaged or missing, and are not shown."]
+    assert incidents_shown(registry) == [each for each in shown if each["key"] != "host 7"]
+    handle = registry.get("hosts")
+    change(handle, threshold="score 0.99", gap=1)
+    for _ in range(3):
+        learn(handle, MANY[:10], np.zeros((10, 2)))  # all incidents of these keys close
+    assert handle.worker.incidents.n_open == len(MANY) - 10
+    registry.close()
+    registry = Registry(tmp_path)
+    assert registry.damage_reports == []
+    registry.close()
+
+
+def test_a_detector_works_after_an_upgrade_even_if_no_snapshot_can_be_saved(tmp_path, monkeypatch):
+    registry = Registry(tmp_path / "live")
+    with_open_incidents(registry)
+    shown, folder = incidents_shown(registry), copied(registry, tmp_path)
+    registry.close()
+    database = sqlite3.connect(folder / FILE)
+    with database:
+        database.execute("UPDATE versions SET content = '{}'")
+    database.close()
+
+    def fail(_state, _write):
+        raise InvalidInputError("The header is too large.")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(KeyedState, "save_snapshot", fail)
+        registry = Registry(folder)
+    assert "could not be saved: The header is too large." in registry.damage_reports[-1]
+    assert incidents_shown(registry) == shown
+    registry.close()

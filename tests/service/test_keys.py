@@ -12,11 +12,11 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.base.errors import InvalidInputError
 from imondrian.fleet.fleet import Fleet
+from imondrian.service.changes.journal import entry_of_points
 from imondrian.service.detectors.key_files import KeyFile
 from imondrian.service.detectors.keyed_state import KeyedState
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
-from imondrian.service.http.keyed_queries import check_number_of_keys
 from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits
 from imondrian.service.storage.store import FILE
 from tests.service.keyed import (
@@ -198,7 +198,7 @@ def without_arrival(incidents):
     return [{**each, **{name: each[name] and {**each[name], "time": None} for name in rows}} for each in incidents]
 
 
-@pytest.mark.parametrize("step", ["rows", "replies", "fleet", "entries"])
+@pytest.mark.parametrize("step", ["rows", "incidents", "replies", "fleet", "former incidents", "entries"])
 def test_a_snapshot_can_be_interrupted_after_every_step(tmp_path, monkeypatch, step):
     keys, X = keyed_rows(n_rows=600)
     registry = Registry(tmp_path / "live")
@@ -206,13 +206,16 @@ def test_a_snapshot_can_be_interrupted_after_every_step(tmp_path, monkeypatch, s
     half = expected(fleet := plain_fleet(), keys[:300], X[:300])
     for first in range(0, 300, 10):
         learn(handle, keys[first : first + 10], X[first : first + 10], f"id-{first}")
+    registry.close()  # saves a snapshot
+    registry = Registry(tmp_path / "live")
+    handle = registry.get("hosts")
     forget(handle, "web-1")
     fleet.forget("web-1")
     half += expected(fleet, keys[300:], X[300:])
     for first in range(300, 600, 10):
         learn(handle, keys[first : first + 10], X[first : first + 10], f"id-{first}")
     shown, incidents = rows_shown(registry), incidents_shown(registry)
-    n_writes = {"rows": 2, "replies": 3, "fleet": 3, "entries": 4}[step]
+    n_writes = {"rows": 2, "incidents": 3, "replies": 4, "former incidents": 5, "entries": 6}.get(step)
 
     def interrupted(state, write):
         """Copy the folder after a step of the snapshot."""
@@ -556,14 +559,50 @@ def test_too_many_detectors_with_a_key_are_refused_or_set_aside(tmp_path):
     registry.close()
 
 
+def submitted(handle, keys, request=None):
+    rows = parsed(handle, points_of(keys, np.zeros((len(keys), 2))))
+    return handle.worker.submit(*entry_of_points(rows), len(keys), request, frozenset(keys))
+
+
 def test_too_many_keys_are_refused(tmp_path):
-    limits = Limits(keys=3)
-    registry = Registry(tmp_path, limits)
+    registry = Registry(tmp_path, Limits(keys=3))
     handle, _ = registry.create("hosts", HOSTS)
-    learn(handle, ["a", "b"], np.zeros((2, 2)))
-    check_number_of_keys(handle, parsed(handle, points_of(["a", "c"], np.zeros((2, 2)))), limits)
+    submitted(handle, ["a", "b"]).result()
     with pytest.raises(InvalidInputError, match="has 2 keys, and the request has 2 others, but at most 3 keys"):
-        check_number_of_keys(handle, parsed(handle, points_of(["a", "c", "d", "c"], np.zeros((4, 2)))), limits)
+        submitted(handle, ["a", "c", "d", "c"])
+    submitted(handle, ["a", "c"]).result()
+    with pytest.raises(InvalidInputError, match="has 3 keys, and the request has 1 others"):
+        submitted(handle, ["d"])
+    forget(handle, "a")
+    submitted(handle, ["d"]).result()
+    assert list(handle.worker.keys.rows.summaries) == ["b", "c", "d"]
+    registry.close()
+
+
+def test_the_keys_of_waiting_requests_count(tmp_path):
+    registry = Registry(tmp_path, Limits(keys=4))
+    handle, _ = registry.create("hosts", HOSTS)
+    submitted(handle, ["a"]).result()
+    with handle.worker.keys.fleet._locks[0]:  # nothing is applied meanwhile
+        waiting = [submitted(handle, keys) for keys in (["a", "b"], ["b", "c"], ["c", "a"])]
+        with pytest.raises(InvalidInputError, match="has 3 keys, and the request has 2 others"):
+            submitted(handle, ["b", "d", "e"])
+        waiting.append(submitted(handle, ["d", "a"]))
+        waiting.append(submitted(handle, ["d", "b"]))
+        with pytest.raises(InvalidInputError, match="has 4 keys, and the request has 1 others"):
+            submitted(handle, ["e"])
+    assert {future.result(10).status for future in waiting} == {200}
+    assert set(handle.worker.keys.rows.summaries) == set("abcd")
+    registry.close()
+
+
+def test_a_repeated_request_gets_its_reply_however_many_keys_there_are(tmp_path):
+    registry = Registry(tmp_path, Limits(keys=3))
+    handle, _ = registry.create("hosts", HOSTS)
+    reply = submitted(handle, ["a", "b", "c"], "id").result()
+    forget(handle, "a")
+    submitted(handle, ["d"]).result()
+    assert submitted(handle, ["a", "b", "c"], "id").result() == reply
     registry.close()
 
 

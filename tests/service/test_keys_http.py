@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -9,9 +10,13 @@ import pytest
 
 from imondrian import Fleet
 from imondrian.service.client import ServiceError
+from imondrian.service.detectors.registry import Registry
 from imondrian.service.http import keyed_queries
+from imondrian.service.http.asgi import create_app
+from imondrian.service.limits import Limits
 from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog
 from tests.service.keyed import HOSTS, NAMES, expected, keyed_rows, plain_fleet, points_of
+from tests.service.serving import ThreadServer
 from tests.service.test_removal import requests_in_background
 
 N_ROWS = 1_000
@@ -104,6 +109,26 @@ def test_keys_are_searched_and_paged(posted, shared_server):
     assert [name for page in pages for name in page] == sorted(NAMES)
     for query in ("order=size", "limit=0", "limit=1001", "after=-1", f"search={'x' * 257}"):
         assert get(shared_server, f"hosts/keys?{query}")[0] == 422
+    status, page = get(shared_server, f"hosts/keys?after={Limits().keys + 1}")  # a detector may have more keys
+    assert (status, page["keys"], page["next"]) == (200, [], None)
+
+
+def test_the_number_of_keys_is_limited(tmp_path):
+    registry = Registry(tmp_path, Limits(keys=50))
+    registry.create("hosts", HOSTS)
+    path, headers = "/detectors/hosts/points", {"Idempotency-Key": "first"}
+    bodies = [{"points": [[f"{i}-{j}", 0.0, 0.0] for j in range(40)]} for i in range(20)]
+    with ThreadServer(create_app(registry)) as server, ThreadPoolExecutor(len(bodies)) as clients:
+        first = server.request("POST", path, bodies[0], headers)
+        statuses = [reply[0] for reply in clients.map(lambda body: server.request("POST", path, body), bodies)]
+        assert statuses == [200] + [422] * 19
+        assert get(server, "hosts/keys")[1]["n_keys"] == 40
+        server.request("DELETE", "/detectors/hosts/keys/0-0")
+        assert server.request("POST", path, {"points": [[f"new-{i}", 0.0, 0.0] for i in range(11)]})[0] == 200
+        assert server.request("POST", path, bodies[0])[0] == 422
+        again = server.request("POST", path, bodies[0], headers)  # repeated
+        assert (again[0], again[2]) == (200, first[2])
+    registry.close()
 
 
 @pytest.mark.parametrize("name", NAMES)

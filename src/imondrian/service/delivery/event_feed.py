@@ -33,10 +33,13 @@ class EventFeed:
 
     def publish_result(self, stored: Future[list[StoredEvent]]) -> None:
         """Publish the events that an operation has stored; called in the thread of the writer, in their order."""
-        if stored.exception() is None and stored.result():
-            self._publish(stored.result())
+        if stored.exception() is None:
+            self.publish(stored.result())
 
-    def _publish(self, events: list[StoredEvent]) -> None:
+    def publish(self, events: list[StoredEvent]) -> None:
+        """Publish events that are on the disk; called in the thread of the writer, in their order."""
+        if not events:
+            return
         with self._lock:
             self._latest += events
             self.last_id = events[-1].id

@@ -102,6 +102,9 @@ class Incidents(Protocol):
     def listed(self) -> list[ListedIncident]:
         """Return the open incidents and the latest closed ones."""
 
+    def current(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """Return the current description of an open incident; if it is not open any more, its stored description."""
+
     def announcement(self, event: PendingEvent) -> Announcement:
         """Return what is announced about an event."""
 

@@ -1,12 +1,17 @@
 """The jobs of a worker that have not been applied yet, and the limits on them."""
 
+import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from imondrian.base.errors import InvalidInputError
 from imondrian.service.changes.journal import Entry
 from imondrian.service.changes.replies import Reply
 from imondrian.service.errors import QueueFullError
 from imondrian.service.limits import Limits
+
+NO_KEYS = frozenset[str]()
 
 
 class Job(NamedTuple):
@@ -18,6 +23,7 @@ class Job(NamedTuple):
     request: str | None
     time: float
     future: Future[Reply]
+    keys: frozenset[str] = NO_KEYS  # of its points, if the detector has a key
 
 
 class JournalledJob(NamedTuple):
@@ -55,3 +61,41 @@ class QueueSize:
         self.n_points -= sum(job.n_points for job in jobs)
         self.n_bytes -= sum(len(job.content) for job in jobs)
         self.n_jobs -= len(jobs)
+
+
+class QueuedKeys:
+    """The keys of jobs that have not been applied, and the limit on the number of keys of a detector."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limit, self._lock = limits.keys, threading.Lock()
+        self._keys: dict[Future[Reply], frozenset[str]] = {}
+        self._n_queued = 0  # a key of several jobs counts several times
+
+    def check(self, keys: frozenset[str], known: Mapping[str, Any]) -> None:
+        """Raise InvalidInputError if a request has too many keys besides known ones and those of waiting jobs."""
+        if len(known) + self._n_queued + len(keys) <= self._limit:
+            return
+        waiting = self._waiting_keys(known)
+        n_new, n_others = sum(key not in known for key in keys - waiting), len(known) + len(waiting)
+        if n_new and n_others + n_new > self._limit:
+            raise InvalidInputError(
+                f"The detector has {n_others} keys, and the request has {n_new} others, but at most {self._limit} keys"
+                " are allowed."
+            )
+
+    def _waiting_keys(self, known: Mapping[str, Any]) -> set[str]:
+        with self._lock:
+            queued = list(self._keys.values())
+        return {key for keys in queued for key in keys if key not in known}
+
+    def add(self, job: Job) -> None:
+        """Add the keys of a job; they are removed when its future is done."""
+        if job.keys:
+            with self._lock:
+                self._keys[job.future] = job.keys
+                self._n_queued += len(job.keys)
+            job.future.add_done_callback(self._remove)
+
+    def _remove(self, future: Future[Reply]) -> None:
+        with self._lock:
+            self._n_queued -= len(self._keys.pop(future))

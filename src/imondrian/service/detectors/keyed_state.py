@@ -1,15 +1,16 @@
 """The state of a detector with a key (a fleet, its incidents and latest rows), and its incremental snapshot.
 
-A snapshot is saved in three steps. First, the latest rows and the replies are written to the database. Then the changed
-keys are written to the file of the fleet, with the number of the last journal entry. Finally, the journal entries up to
-that number are deleted. After a crash between two steps, the number in the file of the fleet shows which entries must
-be replayed, and the journal still has all of them.
+A snapshot is saved in three steps. First, the latest rows, the incidents of keys and the replies are written to the
+database. Then the changed keys are written to the file of the fleet, with the number of the last journal entry. At the
+end, the incidents of the previous snapshot and the journal entries up to that number are deleted. After a crash between
+two steps, the number in the file of the fleet shows which incidents are valid and which entries must be replayed, and
+the journal still has all of them.
 """
 
 import json
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,10 +41,11 @@ from imondrian.service.detectors.applied_state import AppliedState, Counts, Summ
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles
 from imondrian.service.limits import Retention
 from imondrian.service.storage.incident_log import PendingEvent, PendingEvents
+from imondrian.service.storage.key_incidents import StoredContent
 from imondrian.service.storage.key_rows import KeyRows
 from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog
 from imondrian.service.storage.latest_rows import KeySummary
-from imondrian.service.storage.store import StoredDetector
+from imondrian.service.storage.store import Store, StoredDetector
 
 _NUMBER, _COUNTS, _VERSIONS = "number", "counts", "versions"  # in the extra values of the fleet
 _INCIDENTS, _SILENCE, _GENERATION, _LATEST = "incidents", "silence", "generation", "latest"
@@ -202,11 +204,29 @@ class KeyedState(AppliedState):
         """Save what has changed since the last snapshot."""
         for portion in self.rows.portions():
             write(partial(portion.write, self.id))
+        self._save_incidents(write)
         replies, oldest = self.replies.since(self.snapshot_number), self.replies.oldest
         write(lambda store: store.add_replies(self.id, replies, oldest))
         self._save_fleet()
+        self._remove_former_incidents(write)
         write(lambda store: store.remove_entries(self.id, self.entry_number))
         self.rows.clear_saved()
+        self.incidents.clear_saved()
+
+    def _save_incidents(self, write: Write) -> None:
+        for keys in self.incidents.changed_keys():
+            contents = [(key, self.incidents.content_of(key)) for key in keys]
+            write(partial(self._add_incidents, contents))
+
+    def _add_incidents(self, contents: list[tuple[str, bytes]], store: Store) -> None:
+        store.key_incidents.add(self.id, self.entry_number, contents)
+
+    def _remove_former_incidents(self, write: Write) -> None:
+        for keys in self.incidents.changed_keys():
+            write(partial(self._remove_other_incidents, keys))
+
+    def _remove_other_incidents(self, keys: list[str], store: Store) -> None:
+        store.key_incidents.remove_others(self.id, self.entry_number, keys)
 
     def _save_fleet(self) -> None:
         fleet = self.applier.fleet
@@ -238,8 +258,16 @@ def new_keyed_state(record: StoredDetector, files: KeyFiles, retention: Retentio
     return stored_keyed_state(record, files, retention, KeyRows(len(record.configuration["features"])))
 
 
-def stored_keyed_state(record: StoredDetector, files: KeyFiles, retention: Retention, rows: KeyRows) -> KeyedState:
-    """Return the state of the last snapshot of a detector; keys are read when they are needed.
+def stored_keyed_state(
+    record: StoredDetector,
+    files: KeyFiles,
+    retention: Retention,
+    rows: KeyRows,
+    incidents: Iterable[StoredContent] = (),
+) -> KeyedState:
+    """Return the state of the last snapshot of a detector, given its rows and incidents in the database.
+
+    Keys are read when they are needed.
 
     Raises
     ------
@@ -253,7 +281,7 @@ def stored_keyed_state(record: StoredDetector, files: KeyFiles, retention: Reten
         file.close()
         raise
     try:
-        return _restored(record, _OpenFleet(fleet, file, files), retention, rows)
+        return _restored(record, _OpenFleet(fleet, file, files), retention, rows, incidents)
     except (ValueError, TypeError, KeyError) as error:
         fleet.close()
         file.close()
@@ -268,16 +296,21 @@ class _OpenFleet(NamedTuple):
     files: KeyFiles
 
 
-def _restored(record: StoredDetector, opened: _OpenFleet, retention: Retention, rows: KeyRows) -> KeyedState:
+def _restored(
+    record: StoredDetector,
+    opened: _OpenFleet,
+    retention: Retention,
+    rows: KeyRows,
+    stored_incidents: Iterable[StoredContent],
+) -> KeyedState:
     fleet, features = opened.fleet, record.configuration["features"]
     extra, incidents = fleet.extra, KeyedIncidentLog(record.id, record.name, features)
     if fleet.parameters["n_features"] != len(features):
         raise ValueError(f"its rows have {fleet.parameters['n_features']} values, not {len(features)}.")
-    if extra:
-        incidents.restore(extra[_INCIDENTS])
+    number, silence = int(extra.get(_NUMBER, 0)), extra.get(_SILENCE, record.configuration["silence"])
+    incidents.restore(extra[_INCIDENTS] if extra else {}, number, stored_incidents)
     if extra.get(_LATEST) is not None:  # the table cannot tell: all rows of a request have the same time
         rows.latest = KeySummary(*extra[_LATEST])
-    number, silence = int(extra.get(_NUMBER, 0)), extra.get(_SILENCE, record.configuration["silence"])
     return KeyedState(
         id=record.id,
         applier=KeyedApplier(fleet, features, silence, int(extra.get(_GENERATION, 0))),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from imondrian.base.errors import InvalidInputError, StoreError
+from imondrian.base.errors import ImondrianError, InvalidInputError, StoreError
 from imondrian.service.changes.configuration import checked_size, is_former, is_keyed, stored_configuration
 from imondrian.service.changes.journal import CUT, MODELS, Entry, EventMark, difference
 from imondrian.service.changes.replies import reply_to, saved_reply_to
@@ -177,12 +177,19 @@ def _start_state(folder: Folder, record: StoredDetector, problems: list[str]) ->
     return state
 
 
-def _last_keyed_snapshot(folder: Folder, record: StoredDetector, _problems: list[str]) -> KeyedState:
+def _last_keyed_snapshot(folder: Folder, record: StoredDetector, problems: list[str]) -> KeyedState:
     """Return the state of the last snapshot of a detector with a key, or of a new one if there is no file yet."""
     store, path = folder.store, folder.files.path(record.id)
     if path.exists():
         rows = KeyRows(len(record.configuration["features"]), store.latest_rows.summaries(record.id))
-        return stored_keyed_state(record, folder.files, folder.retention, rows)
+        incidents = store.key_incidents.contents(record.id)
+        state = stored_keyed_state(record, folder.files, folder.retention, rows, incidents)
+        if state.incidents.n_lost:
+            problems.append(
+                f"{state.incidents.n_lost} of the open incidents of {record.name!r} are damaged or missing, and are not"
+                " shown."
+            )
+        return state
     if store.last_number(record.id) and store.first_number(record.id) != 1:
         raise StorageError(f"The file {path} with the keys of the detector is missing.")
     return new_keyed_state(record, folder.files, folder.retention)
@@ -243,7 +250,7 @@ def _save_under_current_versions(
                 store.events.add(record.id, state.next_portion(), state.pending.n_skipped)
             state = state.without_portion()
         state.save_snapshot(partial(_write, store))
-    except (StorageError, StoreError, MemoryError) as error:
+    except (ImondrianError, MemoryError) as error:
         problems.append(f"A snapshot of {record.name!r} under the current versions could not be saved: {error}")
         return state
     return state.saved()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 from imondrian.base.errors import ImondrianError, StoreError
 from imondrian.service.capacity import RequestMemory
@@ -31,6 +31,7 @@ from imondrian.service.detectors.backups import key_files, restore_key_files
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles, check_number_of_keyed
 from imondrian.service.detectors.keyed_state import new_keyed_state
 from imondrian.service.detectors.recovery import Folder, recover, replay
+from imondrian.service.detectors.remover import Remover
 from imondrian.service.detectors.state import new_state
 from imondrian.service.detectors.timer import Timer
 from imondrian.service.detectors.uploads import configuration_in, size_in_model
@@ -43,6 +44,7 @@ from imondrian.service.storage.writer import Writer
 from imondrian.stream.stream_parameters import current_threshold
 
 _LOG = logging.getLogger("imondrian.service")
+T = TypeVar("T")
 
 
 class DetectorHandle(NamedTuple):
@@ -117,7 +119,7 @@ class Registry:
         self._ending_workers: set[DetectorWorker] = set()  # of removed detectors; their threads may still run
         self._store, self._create_lock = store, threading.Lock()
         self.notifier = Notifier(receivers, self.writer, self.feed, self.retention)
-        self._timer = Timer(self._open_silences, self.retention.silence_check_seconds)
+        self._timer = Timer(self._check, self.retention.silence_check_seconds)
 
     def all(self) -> list[DetectorHandle]:
         """Return the detectors, oldest first, without those set aside."""
@@ -206,20 +208,21 @@ class Registry:
             return self._add(name, configuration, [Entry(1, NEW_MODEL, content, request, time.time())]), True
 
     def remove(self, name: str) -> None:
-        """Remove a detector and all its data, and wait until the removal is on the disk."""
+        """Remove a detector, and wait until all its data is deleted."""
         self.start_removal(name).result()
 
     def start_removal(self, name: str) -> Future[None]:
-        """Remove a detector and all its data; the future completes when the removal is on the disk.
+        """Remove a detector; the future completes when all its data is deleted, or the next start will delete it.
 
         The removal does not wait for queued requests: they are refused.
         """
         aside = self._set_aside.get(name)
         if aside is not None:
-            deletion = self.feed.submit(lambda store: store.end_detector(aside.id))
-            return _then(deletion, lambda: self._forget_set_aside(name))
+            started = _then(self._remover.start(aside.id), lambda: self._forget_set_aside(name))
+            return self._remover.finish(aside.id, started)
         handle = self.get(name)
-        return _then(handle.worker.remove(), lambda: self._forget(name))
+        started = _then(handle.worker.remove(), lambda: self._forget(name))
+        return self._remover.finish(handle.record.id, started, handle.worker.incidents.current)
 
     def _forget(self, name: str) -> None:
         """Drop the handle of a deleted detector; called by the writer, which must not wait for a lock."""
@@ -238,8 +241,9 @@ class Registry:
         ]
         return [*(f"{name}: {aside.reason}" for name, aside in self._set_aside.copy().items()), *failing]
 
-    def _open_silences(self) -> None:
-        """Open incidents of detectors without data; called by the timer."""
+    def _check(self) -> None:
+        """Open incidents of detectors without data, and go on with removals that have failed; called by the timer."""
+        self._remover.retry()
         for handle in self.all():
             with suppress(StorageError):  # the service is shutting down, or the next check tries again
                 handle.worker.open_silence_if_due()
@@ -289,8 +293,12 @@ class Registry:
                 n_keyed += is_keyed(record.configuration)
                 self.damage_reports += problems
                 found.append((record, state, store.events.silences(id_)))
+        unfinished = store.removals.unfinished()
         self.writer = Writer(store)
         self.feed = EventFeed(self.writer)
+        self._remover = Remover(self.writer, self.feed)
+        for id_ in unfinished:
+            self._remover.resume(id_)
         for record, state, silences in found:
             with self._set_aside_on_error(record.id, record.name):
                 self._handles[record.name] = self._handle(record, state, silences)
@@ -381,7 +389,7 @@ class Registry:
     def _undo_creation(self, record: StoredDetector) -> None:
         """Remove a detector that could not be started; if the disk is too full even for that, set it aside."""
         try:
-            self.writer.write(lambda store: store.remove_detector(record.id))
+            self._remover.remove(record.id).result()
         except StorageError as error:
             reason = f"The detector could not be created, and must be removed: {error}"
             self._set_aside[record.name] = _SetAside(record.id, reason)
@@ -404,18 +412,18 @@ class Registry:
         return state
 
 
-def _then(first: Future[Any], action: Callable[[], Any]) -> Future[None]:
-    """Return a future that completes after `first` and then `action`, or fails with the error of either."""
-    both = Future[None]()
+def _then(first: Future[T], action: Callable[[], Any]) -> Future[T]:
+    """Return a future with the result of `first` that completes after `action`, or fails with the error of either."""
+    both = Future[T]()
 
-    def follow(done: Future[Any]) -> None:
+    def follow(done: Future[T]) -> None:
         try:
-            done.result()
+            result = done.result()
             action()
         except BaseException as error:  # noqa: BLE001 (whoever waits for the future must always get a response)
             both.set_exception(error)
         else:
-            both.set_result(None)
+            both.set_result(result)
 
     first.add_done_callback(follow)
     return both

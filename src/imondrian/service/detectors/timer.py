@@ -1,4 +1,4 @@
-"""A thread that checks for detectors without data at regular intervals."""
+"""A thread that makes checks at regular intervals."""
 
 import logging
 import threading
@@ -8,7 +8,7 @@ _LOG = logging.getLogger("imondrian.service")
 
 
 class Timer:
-    """Calls a function that checks for detectors without data every `seconds` until `close`; errors are logged.
+    """Calls a function every `seconds` until `close`; errors are logged.
 
     Parameters
     ----------
@@ -31,4 +31,4 @@ class Timer:
             try:
                 self._function()
             except Exception:  # noqa: BLE001 (the next check must take place)
-                _LOG.exception("A check for detectors without data failed.")
+                _LOG.exception("A regular check failed.")

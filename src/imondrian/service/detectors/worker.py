@@ -19,11 +19,12 @@ from imondrian.service.changes.journal import (
     checked_request_id,
     digest_of,
 )
+from imondrian.service.changes.keyed_rows import journalled_rows
 from imondrian.service.changes.replies import Reply, reply_to, saved_reply_to
 from imondrian.service.changes.settings import Changes
 from imondrian.service.delivery.event_feed import EventFeed
 from imondrian.service.detectors.applied_state import AppliedState, Counts
-from imondrian.service.detectors.job_queue import Job, JournalledJob, QueueSize
+from imondrian.service.detectors.job_queue import NO_KEYS, Job, JournalledJob, QueuedKeys, QueueSize
 from imondrian.service.detectors.keyed_state import KeyedView
 from imondrian.service.detectors.read_copy import ReadCopy
 from imondrian.service.detectors.state import SingleView
@@ -32,6 +33,7 @@ from imondrian.service.limits import Limits, Retention
 from imondrian.service.storage.event_table import Silence, StoredEvent
 from imondrian.service.storage.history import History
 from imondrian.service.storage.incident_log import Announcement
+from imondrian.service.storage.removals import RemovalPortion
 from imondrian.service.storage.store import Store, StoredDetector
 from imondrian.service.storage.writer import Operation, Writer
 
@@ -105,7 +107,7 @@ class DetectorWorker:
         self._writer, self._limits, self._retention = writer, limits, retention
         self._waiting: list[Job] = []  # to be journalled
         self._ready: deque[JournalledJob] = deque()
-        self._queue = QueueSize(limits)
+        self._queue, self._queued_keys = QueueSize(limits), QueuedKeys(limits)
         self._condition = threading.Condition()
         self._being_journalled: list[JournalledJob] = []  # used in the thread of the writer
         self._is_journalling = self._is_ending = False
@@ -120,10 +122,12 @@ class DetectorWorker:
         """Queue entries that could not be replayed at the start, as ready; their clients may ask for the replies."""
         for entry in self._state.backlog:
             n_points = len(entry.points_and_labels()[0]) // (8 * n_features)
-            job = Job(entry.kind, entry.content, n_points, entry.request, entry.time, Future())
+            keys = frozenset(journalled_rows(entry.content).keys) if self.is_keyed and n_points else NO_KEYS
+            job = Job(entry.kind, entry.content, n_points, entry.request, entry.time, Future(), keys)
             if job.request is not None:
                 self._replies.add_pending(job.request, digest_of(job.kind, job.content), job.future)
             self._queue.add(job)
+            self._queued_keys.add(job)
             self._ready.append(JournalledJob(job, entry))
             self._n_journalled = entry.number
         self._state = replace(self._state, backlog=())
@@ -181,7 +185,9 @@ class DetectorWorker:
         """Requests applied since the detector was created: the number of journal entries so far."""
         return self._state.entry_number
 
-    def submit(self, kind: str, content: bytes, n_points: int, request: str | None = None) -> Future[Reply]:
+    def submit(
+        self, kind: str, content: bytes, n_points: int, request: str | None = None, keys: frozenset[str] = NO_KEYS
+    ) -> Future[Reply]:
         """Queue a change; the future gets the reply once the change is on the disk and applied.
 
         A repeated request, recognised by its id, gets the reply to the first one and is not applied again.
@@ -196,9 +202,13 @@ class DetectorWorker:
             Number of points in the content; 0 if it has none.
         request : str, optional
             The id of the request.
+        keys : frozenset of str, optional
+            The keys of the points, if the detector has a key.
 
         Raises
         ------
+        InvalidInputError
+            If the detector would have too many keys.
         QueueFullError
             If the queue is full.
         StorageError
@@ -215,14 +225,17 @@ class DetectorWorker:
             if earlier is not None:
                 return earlier
             self._queue.check(n_points, len(content))
+            if keys:
+                self._queued_keys.check(keys, self.keys.rows.summaries)
             self._check_disk_space(kind, content, n_points)
-            job = Job(kind, content, n_points, request, time.time(), Future())
+            job = Job(kind, content, n_points, request, time.time(), Future(), keys)
             if kind in WITH_POINTS:
                 self.last_points_time, self._last_arrival = time.monotonic(), job.time
             if request is not None:
                 self._replies.add_pending(request, request_digest, job.future)
             self._waiting.append(job)
             self._queue.add(job)
+            self._queued_keys.add(job)
             is_idle, self._is_journalling = not self._is_journalling, True
         if is_idle:
             self._writer.submit(self._journal, self._on_journalled)
@@ -237,10 +250,10 @@ class DetectorWorker:
         if self._n_bytes_needed:
             raise StorageError(_NO_SPACE)
 
-    def remove(self) -> Future[None]:
-        """Delete the detector from the store; the future completes when the deletion is on the disk.
+    def remove(self) -> Future[RemovalPortion]:
+        """Remove the detector; the future gets the first portion of the removal when it is on the disk.
 
-        The deletion does not wait for queued requests: they are refused once it is on the disk. If it fails, the worker
+        The removal does not wait for queued requests: they are refused once it is on the disk. If it fails, the worker
         continues.
         """
         with self._condition:
@@ -250,7 +263,7 @@ class DetectorWorker:
                 raise RemovedError(_REMOVED)
             if self.is_being_removed:
                 raise UnavailableError(_BEING_REMOVED)
-            removal = Future[None]()
+            removal = Future[RemovalPortion]()
             self._writer.submit(self._delete, lambda deletion: self._on_deleted(deletion, removal))
             self.is_being_removed, self._refusal = True, UnavailableError(_BEING_REMOVED)
         return removal
@@ -359,18 +372,17 @@ class DetectorWorker:
         if has_more:
             self._writer.submit(self._journal, self._on_journalled)
 
-    def _delete(self, store: Store) -> list[StoredEvent]:
-        """Delete all data of the detector, and close its open incidents; nothing is written for it after that.
+    def _delete(self, store: Store) -> RemovalPortion:
+        """Remove the detector, and begin to delete its data; nothing is written for it after that.
 
         Events that have been applied, but not stored yet, are never announced.
         """
-        events = store.end_detector(self.id, [each.describe() for each in self.incidents.listed() if each.is_open])
+        portion = store.removals.start(self.id, self.incidents.current)
         self._is_deleted = True
-        return events
+        return portion
 
-    def _on_deleted(self, deletion: Future[list[StoredEvent]], removal: Future[None]) -> None:
-        """Refuse waiting requests once the deletion is on the disk; continue if it failed."""
-        self._feed.publish_result(deletion)
+    def _on_deleted(self, deletion: Future[RemovalPortion], removal: Future[RemovalPortion]) -> None:
+        """Refuse waiting requests once the removal is on the disk; continue if it failed."""
         error, refused = deletion.exception(), list[Job]()
         with self._condition:
             if error is None:
@@ -386,7 +398,11 @@ class DetectorWorker:
                     self._refusal = UnavailableError(_SHUTTING_DOWN)
             self._condition.notify()
         self._refuse(refused, RemovedError(_REMOVED))
-        removal.set_result(None) if error is None else removal.set_exception(error)
+        if error is None:
+            self._feed.publish(deletion.result().events)
+            removal.set_result(deletion.result())
+        else:
+            removal.set_exception(error)
 
     # -- in its own thread --------------------------------------------------------------------------------------
 

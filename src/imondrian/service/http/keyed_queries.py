@@ -45,17 +45,6 @@ def needed_key(handle: DetectorHandle, key: str | None) -> str | None:
     return key
 
 
-def check_number_of_keys(handle: DetectorHandle, rows: KeyedRows, limits: Limits) -> None:
-    """Raise InvalidInputError if rows have too many new keys."""
-    known = handle.worker.keys.rows.summaries
-    n_new = sum(key not in known for key in set(rows.keys))
-    if n_new and len(known) + n_new > limits.keys:
-        raise InvalidInputError(
-            f"The detector has {len(known)} keys, and the request has {n_new} others, but at most {limits.keys} keys"
-            " are allowed."
-        )
-
-
 def keys_of(handle: DetectorHandle, search: str, order: Order, after: int, limit: int) -> schemas.Keys:
     """Return keys that contain a text, whatever the case of the letters.
 

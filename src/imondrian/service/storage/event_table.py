@@ -76,9 +76,7 @@ class EventTable:
         """
         if not announcements:
             return []
-        if n_skipped:
-            for key in self.receivers:
-                self._count(key, 0, n_skipped)
+        self.give_up(n_skipped)
         first = self.last_id() + n_skipped + 1
         stored = [self._add_one(detector, first + i, each) for i, each in enumerate(announcements)]
         last = announcements[-1]
@@ -120,6 +118,11 @@ class EventTable:
         closings = [{**each, **ended(each, time), "explanation": [], "text": why} for each in incidents]
         return self.add(detector, [Announcement(0, CLOSED, time, each) for each in closings])
 
+    def give_up(self, n_events: int) -> None:
+        """Count events that are never stored as given up, for each receiver."""
+        for key in self.receivers:
+            self._count(key, 0, n_events)
+
     def _delete_oldest(self, last: int) -> None:
         """Delete events up to an id; those that wait for delivery are given up."""
         for key in self.receivers:
@@ -146,12 +149,23 @@ class EventTable:
         rows = self._database.execute(sql, (detector, _ALL_EVENTS, detector))
         return max((EventMark(*row) for row in rows), default=EventMark())
 
-    def remove_detector(self, detector: int) -> None:
-        """Delete all events and silences of a detector, also those that wait for delivery."""
-        sql = "DELETE FROM outbox WHERE event IN (SELECT id FROM events WHERE detector = ?)"
-        self._database.execute(sql, (detector,))
-        for table in ("events", "announced", "announced_events", "open_incidents", "silences"):
-            self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
+    def remove_some(self, detector: int, last: int, limit: int) -> bool:
+        """Delete some events of a detector up to an id, also from the outbox; return True if there were any."""
+        sql = "SELECT id FROM events WHERE detector = ? AND id <= ? LIMIT ?"
+        found = self._database.execute(sql, (detector, last, limit)).fetchall()
+        for key in self.receivers:
+            sql = "DELETE FROM outbox WHERE receiver = ? AND event = ?"
+            self._database.executemany(sql, [(key, id_) for (id_,) in found])
+        self._database.executemany("DELETE FROM events WHERE id = ?", found)
+        return bool(found)
+
+    def take_open(self, detector: int, limit: int) -> list[dict[str, Any] | None]:
+        """Return some of the open incidents of a detector, and record them as closed; None for a damaged one."""
+        some = "FROM open_incidents WHERE detector = ? ORDER BY kind LIMIT ?"
+        found = self._database.execute(f"SELECT content {some}", (detector, limit)).fetchall()
+        sql = f"DELETE FROM open_incidents WHERE detector = ? AND kind IN (SELECT kind {some})"  # noqa: S608
+        self._database.execute(sql, (detector, detector, limit))
+        return [_incident_from(content) for (content,) in found]
 
     def cut(self, detector: int, number: int, time: float) -> None:
         """Record that the journal of a detector ends with entry `number`: later numbers will be used again.

@@ -161,6 +161,12 @@ class IncidentLog:
 
         return [listed_one(incident) for incident in shown.incidents]
 
+    def current(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """Return the current description of an open incident; if it is not open any more, its stored description."""
+        shown = self.shown
+        described = stored if shown.open is None else self.described(shown.open, shown)
+        return described if described["id"] == stored["id"] else stored
+
     def announcement(self, event: PendingEvent) -> Announcement:
         """Return what is announced about an event."""
         described = self._as_json(event.incident, event.generation, dict(event.times).get, dict(event.categories).get)

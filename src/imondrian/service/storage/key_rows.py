@@ -13,7 +13,7 @@ from imondrian.service.changes.keyed_rows import LearnedRow
 from imondrian.service.storage.latest_rows import N_ROWS_KEPT, KeySummary, merged
 from imondrian.service.storage.store import Store
 
-_KEYS_PER_TRANSACTION = 500  # a few megabytes at most, so that other detectors do not wait long for the writer
+KEYS_PER_TRANSACTION = 500  # a few megabytes at most, so that other detectors do not wait long for the writer
 
 
 class RowPortion(NamedTuple):
@@ -79,7 +79,7 @@ class KeyRows:
         """Yield what has changed since the last snapshot, in portions for one transaction each."""
         keys, forgotten = iter(self._recent.copy()), self._forgotten.copy()
         yield RowPortion([], list(forgotten - self._recent.keys()))
-        while some := list(islice(keys, _KEYS_PER_TRANSACTION)):
+        while some := list(islice(keys, KEYS_PER_TRANSACTION)):
             yield RowPortion([(key, list(self._recent[key])) for key in some], list(forgotten & set(some)))
 
     def clear_saved(self) -> None:

@@ -1,11 +1,14 @@
 """What is shown of the incidents of a detector with a key: their ids, and the times of their rows.
 
-All of it follows from the journal, so a replay produces the same; a snapshot contains what is needed to go on.
+All of it follows from the journal, so a replay produces the same; a snapshot contains what is needed to go on: a few
+values of the detector, in the file of the fleet, and one value per key, in the table of `key_incidents.py`.
 """
 
+import json
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from imondrian.alarms.incidents import Incident, restored_incident
@@ -25,6 +28,8 @@ from imondrian.service.storage.incident_log import (
     incident_as_json,
     rows_of_incident,
 )
+from imondrian.service.storage.key_incidents import StoredContent
+from imondrian.service.storage.key_rows import KEYS_PER_TRANSACTION
 
 N_CLOSED = 256  # closed incidents that are shown; all open ones are
 
@@ -57,13 +62,20 @@ class KeyedIncidentLog:
         Its name.
     features : sequence of str
         The names of its features.
+
+    Attributes
+    ----------
+    n_lost : int
+        Open incidents of the last snapshot that could not be restored, because their values are damaged or missing.
     """
 
     def __init__(self, id_: int, name: str, features: Sequence[str]) -> None:
+        self.n_lost = 0
         self._id, self._name, self._features = id_, name, list(features)
         self._open: dict[str, KeyedIncident] = {}  # by key
         self._closed: deque[KeyedIncident] = deque(maxlen=N_CLOSED)
         self._alarms: dict[str, dict[int, RowTime]] = {}  # times of alarms that incidents may refer to, by key and row
+        self._changed: set[str] = set()  # keys whose stored values are outdated
         self._generation = self._n_ids = 0
         self._lock = threading.Lock()
 
@@ -72,6 +84,7 @@ class KeyedIncidentLog:
     def add_alarm(self, row: LearnedRow) -> None:
         """Record the time of an alarm; call `update` after the last row of an entry."""
         self._alarms.setdefault(row.key, {})[row.number] = RowTime(row.time, row.own_time)
+        self._changed.add(row.key)
 
     def record(self, event: KeyedEvent) -> PendingEvent:
         """Record that an incident opened or closed; return what is announced."""
@@ -82,6 +95,7 @@ class KeyedIncidentLog:
         at = incident.opened if incident.is_open else incident.closed
         times = self._times_of(key, incident, known if at is None else {**known, at: time})
         described = KeyedIncident(id_, key, incident, times)
+        self._changed.add(key)
         with self._lock:
             if incident.is_open:
                 self._open[key] = described
@@ -99,16 +113,24 @@ class KeyedIncidentLog:
             found = self._open.get(key)
             if found is not None and incident is not None and found.incident != incident:
                 times = self._times_of(key, incident, found.times)
+                self._changed.add(key)
                 with self._lock:
                     self._open[key] = found._replace(incident=incident, times=times)
-            needed = rows if incident is None else rows | rows_of_incident(incident)
-            kept = {row: time for row, time in self._alarms.pop(key, {}).items() if row in needed}
-            if kept:
-                self._alarms[key] = kept
+            self._keep_alarms(key, rows if incident is None else rows | rows_of_incident(incident))
+
+    def _keep_alarms(self, key: str, needed: Collection[int]) -> None:
+        """Drop the times of other alarms of a key than those of the needed rows."""
+        times = self._alarms.pop(key, {})
+        kept = {row: time for row, time in times.items() if row in needed}
+        if kept:
+            self._alarms[key] = kept
+        if len(kept) < len(times):
+            self._changed.add(key)
 
     def forget(self, key: str, entry: Entry) -> PendingEvent | None:
         """Forget a key; return the end of its open incident, if there is one."""
         self._alarms.pop(key, None)
+        self._changed.add(key)
         if key not in self._open:
             return None
         with self._lock:
@@ -119,6 +141,7 @@ class KeyedIncidentLog:
     def renumber(self, generation: int, entry: Entry) -> list[PendingEvent]:
         """Start a new generation of ids after entries were lost; return the open incidents, which get new ids."""
         self._generation, self._n_ids = generation, 0
+        self._changed.update(self._open)
         with self._lock:
             self._open = {key: each._replace(id=self._next_id()) for key, each in self._open.items()}
         return [_pending(entry, each, entry.time, is_opening=True) for each in self._open.values()]
@@ -159,6 +182,11 @@ class KeyedIncidentLog:
         described = self._as_json(each.id, each.key, each.incident, each.times)
         return described if each.ended is None else described | ended(described, each.ended)
 
+    def current(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """Return the current description of an open incident; if it is not open any more, its stored description."""
+        found = self._open.get(str(stored.get("key")))
+        return stored if found is None or found.id != stored["id"] else self._described(found)
+
     def announcement(self, event: PendingEvent) -> Announcement:
         """Return what is announced about an event."""
         described = self._as_json(event.id, event.key or "", event.incident, dict(event.times))
@@ -171,22 +199,70 @@ class KeyedIncidentLog:
     # -- snapshots ----------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Return what a snapshot stores, in types that JSON supports."""
+        """Return what a snapshot stores besides the values of keys, in types that JSON supports."""
         return {
             "generation": self._generation,
             "n_ids": self._n_ids,
-            "open": [_stored(each) for each in self._open.values()],
+            "n_open": len(self._open),
             "closed": [_stored(each) for each in self._closed],
-            "alarms": [[key, _stored_times(times)] for key, times in self._alarms.items() if times],
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned; raise ValueError, TypeError or KeyError if it is damaged."""
-        self._generation, self._n_ids = int(state["generation"]), int(state["n_ids"])
+    def changed_keys(self) -> Iterator[list[str]]:
+        """Yield the keys whose values must be stored, in portions for one transaction each."""
+        keys = iter(self._changed)
+        while some := list(islice(keys, KEYS_PER_TRANSACTION)):
+            yield some
+
+    def content_of(self, key: str) -> bytes:
+        """Return the value that a snapshot stores for a key; empty if none is needed."""
+        incident, alarms = self._open.get(key), self._alarms.get(key, {})
+        if incident is None and not alarms:
+            return b""
+        return json.dumps([None if incident is None else _stored(incident), _stored_times(alarms)]).encode()
+
+    def clear_saved(self) -> None:
+        """Forget which keys have changed, once their values are stored."""
+        self._changed = set()
+
+    def restore(self, state: dict[str, Any], number: int, contents: Iterable[StoredContent]) -> None:
+        """Restore what `state` and `content_of` returned after the journal entry `number`.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError
+            If the state is damaged.
+        """
+        self._generation, self._n_ids = int(state.get("generation", 0)), int(state.get("n_ids", 0))
+        self._closed.extend(_restored(*values) for values in state.get("closed", ()))
+        current = self._current(number, contents)
+        if "open" in state:  # of a former version, which stored all keys here
+            self._restore_former(state)
+            return
+        restored = []
+        for key, content in current.items():
+            incident, times = json.loads(content)
+            restored += [] if incident is None else [_restored(*incident)]
+            if times:
+                self._alarms[key] = _restored_times(times)
+        self._open = {each.key: each for each in sorted(restored, key=_number_in_id)}
+        self.n_lost = max(int(state.get("n_open", 0)) - len(self._open), 0)
+
+    def _current(self, number: int, contents: Iterable[StoredContent]) -> dict[str, bytes]:
+        """Return the values of keys after the journal entry `number`; the next snapshot deletes all others."""
+        latest: dict[str, StoredContent] = {}
+        for each in contents:
+            known = latest.get(each.key)
+            if each.number > number or known is not None or not each.content:
+                self._changed.add(each.key)
+            if each.number <= number and (known is None or known.number < each.number):
+                latest[each.key] = each
+        return {key: each.content for key, each in latest.items() if each.content}
+
+    def _restore_former(self, state: dict[str, Any]) -> None:
         restored = [_restored(*values) for values in state["open"]]
         self._open = {each.key: each for each in restored}
-        self._closed.extend(_restored(*values) for values in state["closed"])
         self._alarms = {str(key): _restored_times(times) for key, times in state["alarms"]}
+        self._changed.update(self._open, self._alarms)
 
 
 def _pending(entry: Entry, described: KeyedIncident, time: float, *, is_opening: bool) -> PendingEvent:
@@ -213,6 +289,11 @@ def _stored(each: KeyedIncident) -> list[Any]:
 def _restored(id_: Any, key: Any, incident: Any, times: Any, end: Any) -> KeyedIncident:
     ended_at = None if end is None else float(end)
     return KeyedIncident(str(id_), str(key), restored_incident(incident, MAX_COUNT), _restored_times(times), ended_at)
+
+
+def _number_in_id(each: KeyedIncident) -> int:
+    """Return the last number in the id of an incident: all open ones have the same generation."""
+    return int(each.id.rpartition("-")[2])
 
 
 def _stored_times(times: dict[int, RowTime]) -> list[list[Any]]:

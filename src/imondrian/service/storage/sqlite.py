@@ -60,8 +60,15 @@ CREATE TABLE IF NOT EXISTS latest_rows (
     surprise REAL NOT NULL, is_anomaly INTEGER NOT NULL, content BLOB NOT NULL, digest BLOB NOT NULL,
     PRIMARY KEY (detector, key)
 );
+CREATE TABLE IF NOT EXISTS key_incidents (
+    detector INTEGER NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, content BLOB NOT NULL, digest BLOB NOT NULL,
+    PRIMARY KEY (detector, key, number)
+);
 CREATE TABLE IF NOT EXISTS key_files (
     detector INTEGER NOT NULL, position INTEGER NOT NULL, content BLOB NOT NULL, PRIMARY KEY (detector, position)
+);
+CREATE TABLE IF NOT EXISTS removals (
+    detector INTEGER PRIMARY KEY, time REAL NOT NULL, last_event INTEGER NOT NULL, n_closed INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS silences (
     detector INTEGER NOT NULL, number INTEGER NOT NULL, since REAL NOT NULL, opened REAL NOT NULL, closed REAL,
@@ -73,7 +80,10 @@ INSERT INTO detectors (id, name, configuration, created)
 SELECT detector, CAST(detector AS BLOB), x'', 0.0 FROM (
     SELECT detector FROM entries UNION SELECT detector FROM versions UNION SELECT detector FROM snapshots
     UNION SELECT detector FROM answers UNION SELECT detector FROM damaged UNION SELECT detector FROM latest_rows
-) WHERE typeof(detector) = 'integer' AND detector > 0 AND detector NOT IN (SELECT id FROM detectors)
+    UNION SELECT detector FROM key_incidents
+) WHERE typeof(detector) = 'integer' AND detector > 0 AND detector NOT IN (
+    SELECT id FROM detectors UNION SELECT detector FROM removals
+)
 """
 _OPEN_INCIDENTS = """
 INSERT OR IGNORE INTO open_incidents
@@ -99,7 +109,9 @@ _ORDERS = {  # for reading the rows of a damaged table, from both ends
     "open_incidents": "detector {0}, kind",
     "silences": "detector {0}, number",
     "latest_rows": "detector {0}, key",
+    "key_incidents": "detector {0}, key {0}, number",
     "key_files": "detector {0}, position",
+    "removals": "detector",
 }
 
 
@@ -212,6 +224,21 @@ def _prepare(database: sqlite3.Connection) -> int | None:
 def _has_table(database: sqlite3.Connection, name: str) -> bool:
     sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
     return database.execute(sql, (name,)).fetchone() is not None
+
+
+def free_pages(database: sqlite3.Connection, max_pages: int) -> int:
+    """Return unused pages to the file system, and return how many: none if the file was created without that option.
+
+    As many as are in use are kept: the next snapshot needs them.
+    """
+    n_unused, n_pages = (_pragma(database, name) for name in ("freelist_count", "page_count"))
+    for _ in range(min(2 * n_unused - n_pages, max_pages)):
+        database.execute("PRAGMA incremental_vacuum(1)")  # given more pages, Python would free only the first
+    return n_unused - _pragma(database, "freelist_count")
+
+
+def _pragma(database: sqlite3.Connection, name: str) -> int:
+    return int(database.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def _lock_holder(path: Path) -> str:

@@ -9,7 +9,6 @@ import json
 import math
 import shutil
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +18,11 @@ from imondrian.base.errors import DamagedFileError
 from imondrian.service.changes.journal import Entry, Versions, current_versions, digest_of
 from imondrian.service.changes.replies import Reply, SavedReply
 from imondrian.service.errors import StorageError
-from imondrian.service.storage.event_table import EventTable, StoredEvent
+from imondrian.service.storage.event_table import EventTable
+from imondrian.service.storage.key_incidents import KeyIncidentTable
 from imondrian.service.storage.latest_rows import LatestRowsTable
-from imondrian.service.storage.sqlite import make_private_file, open_or_rescue
+from imondrian.service.storage.removals import Removals
+from imondrian.service.storage.sqlite import free_pages, make_private_file, open_or_rescue
 
 FILE = "imondrian.db"
 _BACKUP = f"{FILE}.unfinished-backup"
@@ -77,6 +78,10 @@ class Store:
         The stored events of incidents.
     latest_rows : LatestRowsTable
         The latest rows of the keys of detectors.
+    key_incidents : KeyIncidentTable
+        The open incidents and latest alarms of the keys of detectors.
+    removals : Removals
+        Removes detectors.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,6 +93,8 @@ class Store:
             for name in (_BACKUP, f"{_BACKUP}-journal"):  # left over from a process that was killed
                 (folder / name).unlink(missing_ok=True)
         self.events, self.latest_rows = EventTable(self._database), LatestRowsTable(self._database)
+        self.key_incidents = KeyIncidentTable(self._database)
+        self.removals = Removals(self._database, self.events)
 
     def backup(self, files: Sequence[AttachedFile] = ()) -> tuple[IO[bytes], int]:
         """Copy the file while other threads change it; return an open copy without a name, and its size.
@@ -151,7 +158,7 @@ class Store:
         kept = list(detectors)
         marks = ", ".join("?" for _ in kept)
         self._database.execute(f"DELETE FROM key_files WHERE detector NOT IN ({marks})", kept)  # noqa: S608 (only marks)
-        self._free_pages()
+        free_pages(self._database, _MAX_FREED_PAGES)
 
     def close(self) -> None:
         """Close the file."""
@@ -203,25 +210,6 @@ class Store:
         values = (name, json.dumps(configuration), created)
         sql = "INSERT INTO detectors (name, configuration, created) VALUES (?, ?, ?)"
         return int(self._database.execute(sql, values).lastrowid or 0)
-
-    def remove_detector(self, detector: int) -> None:
-        """Delete a detector and all its data."""
-        self._database.execute("DELETE FROM detectors WHERE id = ?", (detector,))
-        for table in ("entries", "versions", "snapshots", "answers", "damaged", "latest_rows", "key_files"):
-            self._database.execute(f"DELETE FROM {table} WHERE detector = ?", (detector,))  # noqa: S608 (names from above)
-        self.events.remove_detector(detector)
-        self._free_pages()
-
-    def end_detector(self, detector: int, latest: Iterable[dict[str, Any]] = ()) -> list[StoredEvent]:
-        """Delete a detector and all its data, close its open incidents, and return the closing events.
-
-        An incident is open if its opening is stored, but not its closing. Descriptions in `latest`, which are more
-        recent, replace the stored descriptions of the same incidents.
-        """
-        found, current = self.events.open_incidents(detector), {each["id"]: each for each in latest}
-        self.remove_detector(detector)
-        ending = [current.get(each["id"], each) for each in found]
-        return self.events.close_incidents(detector, ending, time.time(), "the detector was removed")
 
     # -- the journal --------------------------------------------------------------------------------------------
 
@@ -333,12 +321,12 @@ class Store:
         self._database.execute("DELETE FROM snapshots WHERE detector = ? AND number < ?", (detector, latest[-1]))
         if len(latest) == _N_SNAPSHOTS:
             self._database.execute("DELETE FROM entries WHERE detector = ? AND number <= ?", (detector, latest[-1]))
-        self._free_pages()
+        free_pages(self._database, _MAX_FREED_PAGES)
 
     def remove_entries(self, detector: int, number: int) -> None:
         """Delete the entries up to a number, which are no longer needed."""
         self._database.execute("DELETE FROM entries WHERE detector = ? AND number <= ?", (detector, number))
-        self._free_pages()
+        free_pages(self._database, _MAX_FREED_PAGES)
 
     def snapshots(self, detector: int) -> Iterator[Snapshot]:
         """Yield the snapshots, latest first; a damaged one has its number and no content."""
@@ -380,14 +368,6 @@ class Store:
         sql = "SELECT number FROM snapshots WHERE detector = ? ORDER BY number DESC"
         with _storage_errors():
             return [number for (number,) in self._database.execute(sql, (detector,))]
-
-    def _free_pages(self) -> None:
-        """Return unused pages to the file system, but keep as many as are in use: the next snapshot needs them."""
-        n_unused, n_pages = (
-            self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count")
-        )
-        for _ in range(min(2 * n_unused - n_pages, _MAX_FREED_PAGES)):
-            self._database.execute("PRAGMA incremental_vacuum(1)")  # given more pages, Python would free only the first
 
 
 def _attach(copy: sqlite3.Connection, files: Sequence[AttachedFile]) -> None:

@@ -10,13 +10,13 @@ from starlette.concurrency import run_in_threadpool
 from imondrian.service.changes.journal import FORGET, entry_of_points
 from imondrian.service.changes.keyed_rows import MAX_KEY_LENGTH, KeyedRows
 from imondrian.service.changes.posted_rows import PostedRows
+from imondrian.service.detectors.job_queue import NO_KEYS
 from imondrian.service.detectors.registry import DetectorHandle
 from imondrian.service.http import schemas
 from imondrian.service.http.bodies import rows_of
 from imondrian.service.http.keyed_queries import (
     KeyedExplainer,
     KeyedScorer,
-    check_number_of_keys,
     detectors_of,
     explanation_of_keyed_row,
     key_blocks,
@@ -56,9 +56,11 @@ _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 
 
-async def _change(request: Request, handle: DetectorHandle, kind: str, content: bytes, n_points: int) -> Response:
+async def _change(
+    request: Request, handle: DetectorHandle, kind: str, content: bytes, n_points: int, keys: frozenset[str] = NO_KEYS
+) -> Response:
     """Learn or forget points, and wait until the change is on the disk and applied."""
-    done = handle.worker.submit(kind, content, n_points, request.headers.get("idempotency-key"))
+    done = handle.worker.submit(kind, content, n_points, request.headers.get("idempotency-key"), keys)
     reply = await request.app.state.futures.wrap(done)
     return Response(reply.content, reply.status, media_type=JSON)
 
@@ -92,17 +94,16 @@ async def learn(request: Request, name: Name) -> Response:
     return await _change(request, handle, *await _entry(request, handle))
 
 
-async def _entry(request: Request, handle: DetectorHandle) -> tuple[str, bytes, int]:
-    """Return the kind and the content of the journal entry that learns the rows of a body, and their number.
+async def _entry(request: Request, handle: DetectorHandle) -> tuple[str, bytes, int, frozenset[str]]:
+    """Return the kind and the content of the journal entry that learns the rows of a body, their number and keys.
 
     Memory is reserved for everything that follows, because a change is not refused once it is journalled.
     """
     rows = await _rows(request, handle, _max_points(request), is_change=True)
-    if isinstance(rows, KeyedRows):
-        check_number_of_keys(handle, rows, registry_of(request).limits)
     if len(rows.points) > _FEW_POINTS:
         request.state.memory.reserve(PER_SCORED_ROW * len(rows.points) + COPIES_OF_POINTS * rows.points.nbytes)
-    return *entry_of_points(rows), len(rows.points)
+    keys = frozenset(rows.keys) if isinstance(rows, KeyedRows) else NO_KEYS
+    return *entry_of_points(rows), len(rows.points), keys
 
 
 @router.delete(
