@@ -54,7 +54,7 @@ _MIN_PROBABILITY, _MAX_SURPRISE = 1e-300, 300.0
 _TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, _MAX_SURPRISE), "score": (FIXED, 1.0)}
 _MAX_TEXT_LENGTH = 100  # characters; matching takes time quadratic in the number of digits
 _MAX_COUNT = 1e70  # no bin can weigh more: the sum of all weights is less than twice MAX_WEIGHT times the half-life
-_MAX_LISTED = 2**20  # up to this many copies, each is listed, so that sums are rounded as in a list of all scores
+_MAX_LISTED = 2**20  # up to this many copies, scores are repeated, not weighted: sums are rounded as without copies
 
 
 class Rule(NamedTuple):
@@ -289,7 +289,8 @@ class StreamingThreshold:
     def use_rule(self, rule: Rule) -> None:
         """Use another rule from now on; the scores counted so far remain.
 
-        "kmeans" and "top 5%" count every score fully; the others count scores in a run of surprising ones less.
+        "kmeans" and "top 5%" count every score fully; the others give less weight to scores in a run of
+        surprising ones.
         """
         self.rule, self._cached = rule, (-1.0, 0.0)
         self.run_weight = FULL_WEIGHT if rule.name in (KMEANS, SHARE) else RUN_WEIGHT

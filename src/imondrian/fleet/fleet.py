@@ -475,7 +475,7 @@ class Fleet:
         return stream_detector(state, parameters, self._records.names, has_moments=self._learning.n_scaled > 0)
 
     def explain(self, key: Key, x: Any) -> dict[Any, float]:
-        """Divide the score that a row would have as the next row of a key among its features.
+        """Divide the score of a row among its features, as if it were the next row of a key.
 
         See `StreamDetector.explain`.
         """

@@ -42,7 +42,11 @@ def xml_span(chunks: Callable[[], Iterator[bytes]]) -> CellSpan | None:
 
 
 class _Bounds(NamedTuple):
-    """Columns up to a first letter and rows up to a first digit: all of their length, and shorter ones."""
+    """A range of columns and rows.
+
+    It contains the columns with fewer than `n_letters` letters, and those with `n_letters` letters of which the first
+    is at most `letter`; the same holds for the digits of rows.
+    """
 
     n_letters: int = 1
     letter: int = 65
@@ -98,7 +102,7 @@ def _cells_outside(bounds: _Bounds) -> re.Pattern[bytes]:
 
 
 def _most_cells(chunks: Iterator[bytes]) -> int:
-    """Return an upper bound on the number of cells of a sheet in which cells without references are counted on."""
+    """Return an upper bound on the cells in the span; a cell without a reference follows the one before it."""
     last_row = last_column = n_rows = width = n_cells = 0
     for text, end in _texts(chunks):
         for letters, digits in _ANY_REFERENCE.findall(text, 0, end):
@@ -157,7 +161,7 @@ def _tags(chunks: Iterator[bytes]) -> Iterator[re.Match[bytes]]:
 
 
 def _texts(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Yield the text of a sheet in pieces, each with the position up to which it is new to the caller.
+    """Yield the text of a sheet in pieces, each with the position up to which the caller is to process it.
 
     The rest of a piece, from the last but one `<`, is the start of the next piece: so each tag before that position is
     complete, and what follows it is known.

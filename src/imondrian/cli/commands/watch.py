@@ -130,7 +130,7 @@ def _commands(options: IncidentOptions, console: Console) -> EventCommands | Non
 
 
 def _wait_and_save(watcher: "Watcher | KeyedWatcher", commands: EventCommands | None) -> None:
-    """Save the detector once no command is pending: a run that resumes from the file would not run it again."""
+    """Save the detector once no command is pending: a run that resumes from the file would not repeat a pending one."""
     if commands is not None:
         commands.wait()
     watcher.save()
