@@ -97,8 +97,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     kind : {"preset", "depth", "expected", "size"}, default="preset"
         Which score to use. Each averages a quantity over the trees: "depth", the path length, as in the paper;
         "expected", the expected depth at which the point would be isolated if it were inserted; "size", the log size of
-        its cell, averaged along the path to its leaf, where every halving of the number of points in the cell has equal
-        weight.
+        the cells on the path to its leaf, averaged such that every halving of the number of points in the cell has
+        equal weight.
     scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
         Weight of each feature. None: equal weights. "std": one over the standard deviation of the feature. The data
         are not transformed.

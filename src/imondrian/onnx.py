@@ -246,7 +246,7 @@ def _float32_cuts(tree: Tree, values: list[Array]) -> tuple[Tree, _Merged]:
 
 
 def _rounded_up(cuts: Array) -> Array:
-    """Return the smallest float32 numbers not below the cuts: a float32 number is on the same side of both."""
+    """Return the smallest float32 number not below each cut; no float32 number lies on different sides of the two."""
     nearest = cuts.astype(np.float32)
     return np.where(nearest < cuts, np.nextafter(nearest, np.float32(np.inf)), nearest)
 
@@ -346,7 +346,7 @@ def _depth_limit(threshold: float) -> float:
     """Return the mean depth below which a row is an anomaly: the smallest one whose score is not above the threshold.
 
     The threshold is often the score of a row, and other rows differ from it by rounding errors only. So the labels are
-    those of the library only if the limit is exact, and the logarithm is not.
+    those of the library only if the limit is exact. A limit computed with the logarithm would not be.
     """
     if threshold < _LOWEST_SCORE:
         return np.inf

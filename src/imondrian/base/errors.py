@@ -39,4 +39,6 @@ class StoreError(ImondrianError, OSError):
     The first rows of the call may have been processed; `Fleet.n_rows` counts them.
     """
 
-    results: Any = None  # of `process_many`: FleetResults of these rows; None if it did not begin, or for other methods
+    # FleetResults of these rows if `process_many` raised the error; None if that call had not begun to process rows,
+    # or if another method raised the error
+    results: Any = None

@@ -163,7 +163,7 @@ class PublishedOsPCA2(PublishedScript):
 
     It differs from its description: all scores of the first stage are written to one element, so all but one are 0;
     the direction in that stage is that of uncentred rows; later rows are learned twice, once before they are scored,
-    and the turned direction is compared with a direction that already includes them.
+    and the direction with copies of the row is compared with a direction that already includes the row.
     """
 
     times_learned = 2.0

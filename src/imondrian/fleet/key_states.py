@@ -127,7 +127,10 @@ class _Reader:
 
 
 def check(detector: Shard, window: Window) -> None:
-    """Raise ValueError if a shard with one detector is impossible; kernels do not check it. `window` gets its ring."""
+    """Raise ValueError if a shard with one detector is impossible; kernels do not check it.
+
+    The ring of the detector is assigned to `window`.
+    """
     check_besides_trees(detector, window)
     t = first_broken_tree(detector.trees)
     if t != NONE:
@@ -136,7 +139,10 @@ def check(detector: Shard, window: Window) -> None:
 
 
 def check_besides_trees(detector: Shard, window: Window) -> None:
-    """Raise ValueError if the arrays of a detector besides its trees are impossible; `window` gets its ring."""
+    """Raise ValueError if the arrays of a detector besides its trees are impossible.
+
+    The ring of the detector is assigned to `window`.
+    """
     counts = detector.counts[0]
     _check_counts({name: int(counts[name]) for name in COUNTS.names or ()})
     window.ring, window.number, window.next_step = detector.rings[0], int(counts["number"]), int(counts["next_step"])

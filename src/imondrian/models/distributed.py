@@ -96,7 +96,7 @@ class Samples:
         return [totals.summed() for totals in self._categories]
 
     def drawn(self) -> DrawnSamples:
-        """Return the samples of all trees, if all rows were offered here."""
+        """Return the samples of all trees; all rows of the data must have been offered to this object."""
         points = np.stack([self.of(t)[1] for t in range(len(self._keys))])
         return DrawnSamples(points, self.n_points, self.n_gaps, self.categories())
 

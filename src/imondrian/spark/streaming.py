@@ -298,7 +298,10 @@ def _can_hash(data_type: DataType) -> bool:
 
 
 def _idle_timeout(idle: timedelta | None, lateness: str | None) -> tuple[str, SetTimeout]:
-    """Return the timeout mode for idle detectors (event time also drops late rows), and a function to set a timeout."""
+    """Return the timeout mode for idle detectors, and a function to set a timeout.
+
+    With a watermark the mode is event time even if detectors never expire, because in that mode Spark drops late rows.
+    """
     if idle is not None and (not isinstance(idle, timedelta) or idle <= timedelta()):
         raise InvalidInputError(f"idle must be a timedelta above 0, but is {idle!r}.")
     uses_watermark = lateness is not None

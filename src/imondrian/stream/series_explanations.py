@@ -65,7 +65,10 @@ def series_parts(forest: MondrianForest, point: Array, values: Array, parts: Arr
 
 
 def _expected_deviations(forest: MondrianForest, point: Array, columns: Array) -> tuple[Array, Array, Array]:
-    """Return median, low and high of the columns, each of shape (N_VIEWS, n); the other views of each are hidden."""
+    """Return median, low and high of the columns, each of shape (N_VIEWS, n).
+
+    For each column, the columns of the same feature in the other views are hidden.
+    """
     asked = np.tile(point, (*columns.shape, 1))
     for view, other in permutations(range(N_VIEWS), 2):
         asked[view, np.arange(columns.shape[1]), columns[other]] = np.nan

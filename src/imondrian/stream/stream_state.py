@@ -85,7 +85,7 @@ class StreamState:
         return other
 
     def with_rows(self, rows: StreamRows, gaps: StreamGaps) -> "tuple[StreamState, Array]":
-        """Return a state whose builder knows the rows, which are not counted yet, and the points they complete.
+        """Return two things: a state whose builder knows the rows, not counted yet; and the points that they complete.
 
         Missing numbers in the rows have already been replaced, and are recorded in `gaps`.
         """

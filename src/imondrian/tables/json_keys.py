@@ -9,7 +9,9 @@ _NULLS = (b'": null', b'":null')
 
 
 def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int) -> None:
-    """Raise InvalidInputError if a key appears more than once in an object; it may be missed if later values are null.
+    """Raise InvalidInputError if a key appears more than once in an object.
+
+    A repeated key may be missed if its later values are null.
 
     Keys are counted by their colons. If there are as many as values in the frame, or as values and nulls together, the
     lines are not decoded.

@@ -80,7 +80,7 @@ def _number(data: bytes, position: int = 0) -> int:
 
 
 def _text(data: bytes, position: int) -> tuple[str, int]:
-    """Return a text in UTF-16 after its length, and the position after it."""
+    """Return a text in UTF-16, which is stored after its length, and the position after the text."""
     first = position + _NUMBER_BYTES
     end = first + 2 * _number(data, position)
     return data[first:end].decode("utf-16-le", errors="replace"), end

@@ -52,8 +52,9 @@ def quality_figure(
     Parameters
     ----------
     rows : sequence of dict
-        With the keys set, method, mode and the measure, in per cent; rows that differ only in the seed are averaged
-        first. A value that is not a number counts as missing; the number of sets is then shown beside the mean.
+        With the keys `set`, `method`, `mode` and the measure, in per cent; rows that differ only in the seed are
+        averaged first. A value that is not a number counts as missing; the number of sets is then shown beside the
+        mean.
     ours : collection of str
         Methods to highlight.
     measure : "auc" or "average_precision"

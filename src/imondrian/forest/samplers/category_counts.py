@@ -161,7 +161,7 @@ class CategoryCounts:
     def widened(self, codes: list[float], n_points: int) -> Self:
         """Return counts with more categorical features, in which all n_points points have the given codes."""
         wider = type(self)(self.n_categorical + len(codes), self._sample_size, self._max_entries)
-        n_points = self.n_points if self.n_categorical else n_points  # joined forests may count more than a tree
+        n_points = self.n_points if self.n_categorical else n_points  # joined forests may have more points than a tree
         entries = [self.entries(k) for k in range(self.n_categorical)]
         n_each = min(n_points, 1)  # no category has a count of 0
         entries += [(np.full(n_each, code), np.full(n_each, n_points)) for code in codes]
@@ -248,7 +248,7 @@ def most_frequent(codes: Array, counts: Array, n: int) -> tuple[Array, Array]:
 
 
 def _as_arrays(n_points: int, has_dropped: bool, entries: list[tuple[Array, Array]]) -> dict[str, Array]:  # noqa: FBT001
-    """Return counts as two arrays: all codes; and totals, the number of categories of each feature, all counts."""
+    """Return counts as two arrays: one of all codes; one of totals, then categories per feature, then all counts."""
     totals = [n_points, has_dropped, *(codes.size for codes, _ in entries)]
     return {
         "category_codes": np.concatenate([codes for codes, _ in entries]),

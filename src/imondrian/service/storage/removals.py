@@ -97,7 +97,7 @@ class Removals:
         return self._events.close_incidents(detector, incidents, removed, "the detector was removed")
 
     def _skip(self, taken: list[dict[str, Any] | None]) -> list[StoredEvent]:
-        """Announce nothing: these closings would replace those of the same removal."""
+        """Announce nothing: so many events are not kept; these closings would displace others of the same removal."""
         self._events.give_up(len(taken))
         return []
 
