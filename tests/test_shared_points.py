@@ -184,6 +184,7 @@ def test_sharing_saves_memory():
         {"n_trees": 1, "window": 100},
         {"n_trees": 10, "window": 10_000, "max_samples": 16},
         {"n_trees": 100, "window": 64, "categorical": [0]},
+        {"n_trees": 6_000, "window": 12_000, "max_samples": 1},  # searching them after loading would take long
     ],
 )
 def test_points_are_not_shared_if_it_saves_nothing_or_there_are_categories(settings):

@@ -1,6 +1,6 @@
 """Numbers and categories are features; other columns are left out with a reason, and errors name the cell."""
 
-from datetime import date, datetime
+from datetime import date, datetime, time
 
 import numpy as np
 import polars as pl
@@ -293,6 +293,46 @@ def test_weekday_and_hour_of_dates_can_be_features():
     assert shown[1:3] == [["Thursday", "Wednesday", None], ["9", "23", None]]
     assert shown[4] == ["5", "6", None]
     assert columns.points(features)[0, 2] == category_code("9")
+
+
+def calendar_points(frame, features):
+    return TableColumns(frame).points(features).tolist()
+
+
+def test_the_calendar_of_a_model_is_the_same_in_every_notation_of_dates():
+    texts = ("2024-05-13 14:05", "2024-05-19 03:30", None, "2024-12-31 23:59")
+    times = [None if text is None else datetime.fromisoformat(text) for text in texts]
+    frame = pl.DataFrame({"when": pl.Series(times, dtype=pl.Datetime("us"))})
+    texts = [
+        pl.DataFrame({"when": [None if time is None else time.strftime(text) for time in times]})
+        for text in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M", "%d %b %Y %I:%M %p")
+    ]
+    for fitted in (frame, *texts):
+        features = chosen(fitted, calendar=True).columns
+        assert [feature.kind for feature in features] == ["weekday", "hour"]
+        expected = calendar_points(fitted, features)
+        assert expected[0] == [category_code("Monday"), category_code("14")]
+        assert all(calendar_points(other, features) == expected for other in (frame, *texts))
+
+
+@pytest.mark.parametrize("values", [["soon", "later"], [1715608800, 1716089400], [True, False]])
+def test_a_column_without_dates_cannot_be_read_as_a_calendar(values):
+    features = chosen(pl.DataFrame({"when": [datetime.fromisoformat("2024-05-13 14:05")] * 2}), calendar=True).columns
+    with pytest.raises(InvalidInputError, match="'when' must contain dates or times, but contains values such as"):
+        calendar_points(pl.DataFrame({"when": values}), features)
+    assert calendar_points(pl.DataFrame({"when": [None, None]}), features) == [[MISSING_CODE] * 2] * 2
+
+
+def test_days_and_times_of_day_are_parts_of_a_calendar():
+    days = pl.DataFrame({"when": [date(2024, 5, 13), date(2024, 5, 19)]})
+    clock = pl.DataFrame({"when": [time(14, 5), time(3, 30)]})
+    by_day, by_hour = (chosen(frame, calendar=True).columns for frame in (days, clock))
+    assert [feature.name for feature in (*by_day, *by_hour)] == ["when (weekday)", "when (hour)"]
+    assert calendar_points(days, by_day) == [[category_code("Monday")], [category_code("Sunday")]]
+    assert calendar_points(clock, by_hour) == [[category_code("14")], [category_code("3")]]
+    assert calendar_points(days, by_hour) == [[category_code("0")]] * 2
+    with pytest.raises(InvalidInputError, match="'when' must contain dates, but contains times of day"):
+        calendar_points(clock, by_day)
 
 
 def test_a_date_cannot_be_a_feature_without_the_calendar():

@@ -51,7 +51,7 @@ def content_of(column: pl.Series, rules: FormatRules) -> ColumnContent:
     if column.dtype == pl.String:
         return _content_of_text(column, rules)
     parsed = parse_column(column)
-    if column.dtype.is_temporal():
+    if column.dtype in (pl.Date, pl.Datetime, pl.Time):
         return ColumnContent("date", parsed)
     if column.dtype == pl.Boolean:
         return _categories(parsed)

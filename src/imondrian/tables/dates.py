@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from imondrian.base.errors import InvalidInputError
+
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _DATES = (  # the first of those that fit equally well is used
     "%Y-%m-%d",
@@ -87,20 +89,46 @@ def related_formats(text: str) -> list[str]:
 
 
 def weekdays(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
-    """Return the name of the weekday of each date, null where there is none."""
-    numbers = as_datetimes(cells, date_format).dt.weekday()
-    return numbers.replace_strict(range(1, 8), _WEEKDAYS, default=None, return_dtype=pl.String)
+    """Return the name of the weekday of each date, null where there is none; errors are those of `_in_any_format`."""
+    times = _in_any_format(cells, date_format)
+    if times.dtype == pl.Time:
+        raise InvalidInputError(f"The column {cells.name!r} must contain dates, but contains times of day.")
+    return times.dt.weekday().replace_strict(range(1, 8), _WEEKDAYS, default=None, return_dtype=pl.String)
 
 
 def hours(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
-    """Return the hour of each time as text such as "14", null where there is none."""
-    return as_datetimes(cells, date_format).dt.hour().cast(pl.String)
+    """Return the hour of each time as text such as "14", null where there is none; errors as for `weekdays`."""
+    return _in_any_format(cells, date_format).dt.hour().cast(pl.String)
+
+
+def _in_any_format(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
+    """Return dates and times of a table; if none is in the format of the model, the format is recognised.
+
+    Raises
+    ------
+    InvalidInputError
+        If the column has values, but no dates or times.
+    """
+    if cells.dtype == pl.Date:
+        return cells.cast(pl.Datetime("us"))
+    if cells.dtype in (pl.Datetime, pl.Time):
+        return cells
+    parsed = as_datetimes(cells, date_format)
+    if cells.dtype == pl.String and parsed.null_count() == cells.len():
+        parsed = as_datetimes(cells, recognise_dates(cells))
+    if parsed.null_count() == cells.len() > cells.null_count():
+        raise InvalidInputError(
+            f"The column {cells.name!r} must contain dates or times, but contains values such as"
+            f" {cells.drop_nulls()[0]!r:.60}."
+        )
+    return parsed
 
 
 def as_datetimes(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
     """Parse dates and times that are text; null where a cell is not in this format."""
     if cells.dtype != pl.String or date_format is None:
-        return cells if cells.dtype.is_temporal() else pl.Series(cells.name, [None] * cells.len(), pl.Datetime)
+        is_date = cells.dtype in (pl.Date, pl.Datetime, pl.Time)
+        return cells if is_date else pl.Series(cells.name, [None] * cells.len(), pl.Datetime)
     return _parsed(_normalised(cells), date_format.text)
 
 

@@ -251,7 +251,7 @@ def _features_of(name: str, content: ColumnContent, rules: ColumnRules) -> tuple
     """Return the features made from a column, or the reason why there are none."""
     if content.kind == "date":
         if rules.calendar:
-            return _calendar_features(name, content.date_format), ""
+            return _calendar_features(name, content), ""
         if name in rules.features:
             raise InvalidInputError(f"The column {name!r} contains dates: --calendar uses their weekday and hour.")
         return [], "a date or time; --calendar uses its weekday and hour"
@@ -260,10 +260,10 @@ def _features_of(name: str, content: ColumnContent, rules: ColumnRules) -> tuple
     return [FeatureColumn(name, content.kind, name, content.number_format)], ""
 
 
-def _calendar_features(name: str, date_format: DateFormat | None) -> list[FeatureColumn]:
-    parts: list[FeatureKind] = []
-    parts += ["weekday"] if date_format is None or date_format.has_date else []
-    parts += ["hour"] if date_format is None or date_format.has_time else []
+def _calendar_features(name: str, content: ColumnContent) -> list[FeatureColumn]:
+    date_format, dtype, parts = content.date_format, content.parsed.cells.dtype, list[FeatureKind]()
+    parts += ["weekday"] if (dtype != pl.Time if date_format is None else date_format.has_date) else []
+    parts += ["hour"] if (dtype != pl.Date if date_format is None else date_format.has_time) else []
     return [FeatureColumn(f"{name} ({part})", part, name, date_format=date_format) for part in parts]
 
 

@@ -45,6 +45,7 @@ from imondrian.forest.scores import SCORES, ScoringCache
 _ALL = slice(None)
 _NO_POINT = Selection(0.0, 1)  # selects no point: for rows that are only scored
 _LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
+_MAX_SEARCHED = 2**26  # trees times points of the window; searching them takes 5 ns each
 _UNLIKELY = 60.0  # minus the log of the largest probability that, at a given time, a tree needs more slots than it has
 
 
@@ -106,11 +107,13 @@ class Window:
     def n_shared_rows(self, n_trees: int, n_values: int) -> int:
         """Return the length of the table of points that the trees share: the window and one block.
 
-        Return 0 if points of their own take less memory, or if there are categories, whose places differ by tree.
+        Return 0 if points of their own take less memory, if there are categories, whose places differ by tree, or if
+        trees from a file would have to search so many points that it would take long.
         """
         n_rows, sizes = self.length + min(self.length, ROWS_PER_BLOCK), (n_trees, self.limit, n_values)
         is_smaller = shared_bytes(*sizes, n_rows) < table_bytes(*sizes)
-        return n_rows if is_smaller and self.counts.n_categorical == 0 else 0
+        is_fast = n_trees * self.length <= _MAX_SEARCHED
+        return n_rows if is_smaller and is_fast and self.counts.n_categorical == 0 else 0
 
     def share_points(self, trees: Trees, sharing: Trees) -> bool:
         """Write the points of `trees` to `sharing`, which `sharing_trees` made from them; False if it is impossible."""
