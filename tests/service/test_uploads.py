@@ -1,5 +1,6 @@
 """Uploaded model files: refused before memory is allocated, restored in one request, checked like any other file."""
 
+import copy
 import io
 import json
 import shutil
@@ -18,7 +19,14 @@ from imondrian.models import storage
 from imondrian.models.storage import read_header
 from imondrian.service.capacity import MemoryBudget, RequestMemory
 from imondrian.service.changes import journal
-from imondrian.service.changes.configuration import DEFAULTS, DetectorSize, checked_size, memory_bytes_of, new_detector
+from imondrian.service.changes.configuration import (
+    DEFAULTS,
+    DetectorSize,
+    checked_size,
+    copy_bytes_of,
+    memory_bytes_of,
+    new_detector,
+)
 from imondrian.service.client import ServiceError
 from imondrian.service.detectors import uploads
 from imondrian.service.detectors.registry import Registry
@@ -84,7 +92,13 @@ def peak_of(call):
 )
 def test_the_memory_of_a_detector_is_known_before_it_is_created(n_features, settings):
     detector = StreamDetector(n_features, **settings)
-    assert memory_bytes_of(DetectorSize.of(n_features, detector.parameters)) == detector.n_bytes
+    size = DetectorSize.of(n_features, detector.parameters)
+    assert memory_bytes_of(size) == detector.n_bytes <= copy_bytes_of(size)
+    rows = np.random.default_rng(0).normal(size=(200, n_features))
+    detector.process_many(rows)
+    copied = copy.deepcopy(detector)
+    copied_bytes = sum(array.nbytes for array in copied.forest.state()[0])
+    assert copied_bytes <= copy_bytes_of(size)
 
 
 @pytest.mark.parametrize(("n_features", "shingle"), [(1_000, 2), (1_000, 1_000), (7, 143), (1, 1_001), (1, 2**31)])

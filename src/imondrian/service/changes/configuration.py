@@ -1,7 +1,7 @@
 """The configuration of a detector: checks, the memory that the detector needs, and its creation."""
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from imondrian.base.defaults import (
@@ -16,7 +16,7 @@ from imondrian.base.defaults import (
     with_stream_preset,
 )
 from imondrian.base.errors import InvalidInputError
-from imondrian.engine.nodes import MAX_POINTS, table_bytes
+from imondrian.engine.nodes import MAX_POINTS, shared_bytes, table_bytes
 from imondrian.forest.inputs import as_count
 from imondrian.forest.samplers import new_sampler
 from imondrian.forest.samplers.category_counts import window_count_bytes
@@ -212,6 +212,20 @@ def checked_size(size: DetectorSize, limits: Limits) -> int:
 
 def memory_bytes_of(size: DetectorSize) -> int:
     """Return `StreamDetector.n_bytes` of a detector of this size, without creating it."""
+    return copy_bytes_of(size) - _saved_by_sharing(size)
+
+
+def _saved_by_sharing(size: DetectorSize) -> int:
+    """Return the bytes that trees save by sharing their points; in a copy for reads, they have points of their own."""
+    sampler = new_sampler(size.max_samples, size.window)
+    n_rows = 0 if size.n_categories else sampler.n_shared_rows(size.n_trees, size.n_values)
+    sizes = (size.n_trees, sampler.limit, size.n_values)
+    return table_bytes(*sizes) - shared_bytes(*sizes, n_rows) if n_rows else 0
+
+
+@lru_cache
+def copy_bytes_of(size: DetectorSize) -> int:
+    """Return the memory of a copy of a detector of this size for reads."""
     n_coordinates = size.n_values + size.n_categories
     n_slots = new_sampler(size.max_samples, size.window).limit
     trees = table_bytes(size.n_trees, n_slots, n_coordinates, size.n_categories)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from imondrian.base.defaults import SERIES
 from imondrian.model_files import EXTRA, to_bytes
 from imondrian.models.storage import read_header
-from imondrian.service.changes.configuration import new_detector
+from imondrian.service.changes.configuration import DetectorSize, copy_bytes_of, new_detector
 from imondrian.service.changes.expected_rows import spread_as_json, spread_from_json
 from imondrian.service.changes.journal import (
     MODELS,
@@ -132,9 +132,13 @@ class DetectorState(AppliedState):
 def summary_of(detector: StreamDetector) -> Summary:
     """Return the summary figures of a detector."""
     others = {name: getattr(detector, name) for name in ("n_seen", "is_warm", "n_missing", "n_drifts", "drifts")}
-    n_bytes, time_counts = detector.n_bytes, detector.time_counts if detector.preset == SERIES else None
+    parameters = detector.parameters
     return Summary(
-        **others, threshold=detector.threshold_score, n_bytes=n_bytes, time_counts=time_counts, copy_bytes=n_bytes
+        **others,
+        threshold=detector.threshold_score,
+        n_bytes=detector.n_bytes,
+        time_counts=detector.time_counts if detector.preset == SERIES else None,
+        copy_bytes=copy_bytes_of(DetectorSize.of(parameters["n_features"], parameters)),
     )
 
 
