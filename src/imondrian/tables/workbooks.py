@@ -10,6 +10,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.tables.sheet_spans import check_document, check_sheet
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, count_titles
 from imondrian.tables.text_parsing import ReadingFacts, first_line, note_start
+from imondrian.tables.zip_directory import check_directory
 
 _PANIC = "PanicException"  # a bug in the reader, raised by its Rust code; derived from BaseException, and not exported
 _WORKBOOK_MEMBERS = ("xl/", "[content_types].xml", "content.xml")  # how the names of some members begin, in lower case
@@ -67,6 +68,7 @@ def _cells(source: WorkbookSource) -> pl.DataFrame:
             f'{source.name}: Excel files need fastexcel: pip install "imondrian[cli]", or save it as CSV.'
         ) from None
     try:
+        check_directory(source.content, source.name)
         check_document(source.content, source.name)
         workbook = fastexcel.read_excel(source.content)
         sheet = _sheet_name(source, workbook.sheet_names)
