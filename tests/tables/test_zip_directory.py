@@ -12,10 +12,10 @@ from imondrian.tables.zip_directory import check_directory
 from tests.tables.test_sheet_spans import FAR, TABLE, book
 
 
-def archive(comment=b""):
+def archive(comment=b"", data=b"1"):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as members:
-        members.writestr("a", "1")
+        members.writestr("a", data)
         members.comment = comment
     return file.getvalue()
 
@@ -33,7 +33,10 @@ def long_archive(**changes):
     return content[:end] + long_end + locator + short
 
 
-@pytest.mark.parametrize("content", [archive(), archive(b"a comment"), archive(b"x" * 65535), long_archive(), b"PK"])
+@pytest.mark.parametrize(
+    "content",
+    [archive(), archive(b"a comment"), archive(b"x" * 65535), long_archive(), archive(data=b"PK\x05\x06abcd"), b"PK"],
+)
 def test_ordinary_archives_are_accepted(content):
     check_directory(content, "a.zip")
 
@@ -46,6 +49,9 @@ def test_ordinary_archives_are_accepted(content):
         archive()[:-1],
         b"x" + archive(),
         archive(archive()),
+        archive(data=archive()),
+        archive(data=archive() + bytes(70000)),
+        archive(data=long_archive()[:-18] + b"ab"),
         long_archive(located=3),
         long_archive(offset=3),
         long_archive()[:-10] + struct.pack("<IIH", 3, 3, 0),
@@ -53,7 +59,9 @@ def test_ordinary_archives_are_accepted(content):
     ],
 )
 def test_ambiguous_archives_are_refused(content):
-    with pytest.raises(InvalidInputError, match=r"a.zip is damaged: its directory is ambiguous\."):
+    with pytest.raises(
+        InvalidInputError, match=r"a.zip is damaged: its directory is ambiguous; save the table as CSV\."
+    ):
         check_directory(content, "a.zip")
 
 
@@ -62,5 +70,7 @@ def test_a_far_cell_cannot_hide_behind_a_second_directory(tmp_path):
     near = near[:-2] + struct.pack("<H", 5)
     path = tmp_path / "book.xlsx"
     path.write_bytes(far[:-2] + struct.pack("<H", len(near)) + near)
-    with pytest.raises(InvalidInputError, match=r"book.xlsx is damaged: its directory is ambiguous\."):
+    with pytest.raises(
+        InvalidInputError, match=r"book.xlsx is damaged: its directory is ambiguous; save the table as CSV\."
+    ):
         Table(str(path)).read_all()
