@@ -13,12 +13,18 @@ from xml.etree import ElementTree as ET
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables.ods_spans import largest_table
+from imondrian.tables.sheet_texts import MAX_TEXT_BYTES, n_text_bytes
 from imondrian.tables.spans import MAX_CELLS, CellSpan, UncheckedSheetError
 from imondrian.tables.xlsb_spans import binary_span, relation_of_sheet
 from imondrian.tables.xlsx_spans import xml_span
 
 _CHUNK_BYTES = 2**20
 _MAX_INDEX_BYTES = 2**24  # of the list of sheets
+_MAX_PART_BYTES, _MAX_PARTS = 2**29, "512 MiB"  # of the parts of a workbook that are loaded with every sheet
+_SHARED_TEXTS = "sharedStrings.xml"
+_PARTS = [_SHARED_TEXTS, "sharedStrings.bin", "styles.xml", "styles.bin", "workbook.xml", "workbook.bin"]
+_PARTS += ["workbook.xml.rels", "workbook.bin.rels"]
+_UNLIMITED = 2**62
 _FOLDERS = re.compile(r"[\\/]")
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError)
 _Chunks = Callable[[], Iterator[bytes]]
@@ -38,8 +44,23 @@ def check_document(content: bytes, name: str) -> None:
             )
 
 
+def check_parts(content: bytes, name: str) -> None:
+    """Raise InvalidInputError if shared texts and styles of a workbook are too large: opening it loads them."""
+    n_bytes = 0
+    for part in _members(content, name, *_PARTS):
+        for chunk in part():
+            n_bytes += len(chunk)
+            if n_bytes > _MAX_PART_BYTES:
+                raise InvalidInputError(
+                    f"{name}: the shared texts and styles of the workbook are longer than {_MAX_PARTS}: save the table"
+                    " as CSV."
+                )
+
+
 def check_sheet(content: bytes, sheet: str, name: str) -> None:
-    """Raise InvalidInputError if a sheet of an Excel workbook spans more than `MAX_CELLS` cells.
+    """Raise InvalidInputError if a sheet of an Excel workbook spans more than `MAX_CELLS` cells, or has too much text.
+
+    The text is only checked in .xlsx files.
 
     Parameters
     ----------
@@ -53,6 +74,7 @@ def check_sheet(content: bytes, sheet: str, name: str) -> None:
     try:
         for xml in _sheet_members(content, sheet, name, "workbook.xml", _relations_in_xml):
             _check_span(xml_span(xml), sheet, name)
+            _check_texts(xml, list(_members(content, name, _SHARED_TEXTS)), sheet, name)
         for records in _sheet_members(content, sheet, name, "workbook.bin", relation_of_sheet):
             _check_span(binary_span(records()), sheet, name)
     except UncheckedSheetError as error:
@@ -66,6 +88,13 @@ def _check_span(span: CellSpan | None, sheet: str, name: str) -> None:
             f"{name}: the sheet {sheet!r} spans {span.n_rows:,} rows and {span.n_columns:,} columns because of"
             f" {'a cell' if len(cells) == 1 else 'cells'} at {' and '.join(cells)}: delete"
             f" {'it' if len(cells) == 1 else 'them'}, or save the table as CSV."
+        )
+
+
+def _check_texts(xml: _Chunks, shared: list[_Chunks], sheet: str, name: str) -> None:
+    if max(n_text_bytes(xml, texts) for texts in shared or [lambda: iter(())]) > MAX_TEXT_BYTES:
+        raise InvalidInputError(
+            f"{name}: the cells of the sheet {sheet!r} contain more than 4 GiB of text: save it as CSV."
         )
 
 
@@ -101,6 +130,8 @@ def _members(content: bytes, name: str, *wanted: str) -> Iterator[_Chunks]:
 
 
 def _reader(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> _Chunks:
+    member.file_size = _UNLIMITED  # other readers ignore the size that is stored, and read all
+
     def chunks() -> Iterator[bytes]:
         try:
             with archive.open(member) as file:

@@ -100,7 +100,7 @@ class Table:
             self._file: Any = _RestartedFile(self._raw, self.name)
             self.is_gzip = self._file.start.startswith(_GZIP)
             if self.is_gzip:
-                self._file = _RestartedFile(io.BufferedReader(gzip.GzipFile(fileobj=self._file)), self.name)
+                self._file = _RestartedFile(_decompressed(self._file), self.name)
             start = self._file.start
             if not start:
                 raise InvalidInputError(f"{self.name} is empty.")
@@ -199,6 +199,10 @@ class _RestartedFile:
         n_taken = len(self._unread) if n_bytes < 0 else n_bytes
         taken, self._unread = self._unread[:n_taken], self._unread[n_taken:]
         return taken + bytes(self._file.read(n_bytes if n_bytes < 0 else n_bytes - len(taken)))
+
+
+def _decompressed(file: Any) -> io.BufferedReader:
+    return io.BufferedReader(gzip.GzipFile(fileobj=file))
 
 
 def _read_text(table: Table, parse: Callable[[TextSource], Iterator[pl.DataFrame]]) -> Iterator[FrameAndShare]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.tables.sheet_spans import check_document, check_sheet
+from imondrian.tables.sheet_spans import check_document, check_parts, check_sheet
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, count_titles
 from imondrian.tables.text_parsing import ReadingFacts, first_line, note_start
 from imondrian.tables.zip_directory import check_directory
@@ -70,6 +70,7 @@ def _cells(source: WorkbookSource) -> pl.DataFrame:
     try:
         check_directory(source.content, source.name)
         check_document(source.content, source.name)
+        check_parts(source.content, source.name)
         workbook = fastexcel.read_excel(source.content)
         sheet = _sheet_name(source, workbook.sheet_names)
         check_sheet(source.content, sheet, source.name)
