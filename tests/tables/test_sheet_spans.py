@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables import ods_spans, sheet_spans, xlsx_spans
-from imondrian.tables.table_reader import Table
+from imondrian.tables.table_reader import Table, TextLayout
 from tests.tables.test_workbooks import MAIN, workbook
 
 fastexcel = pytest.importorskip("fastexcel")
@@ -103,6 +103,17 @@ def test_a_sheet_is_checked_wherever_it_lies(tmp_path, target, member):
 
 def test_only_the_sheet_that_is_read_counts(tmp_path):
     assert read(tmp_path, book(TABLE + FAR, sheet=1, n_sheets=2)).columns == ["a", "b"]
+
+
+def test_the_name_of_a_sheet_is_not_mistaken_for_the_number_of_another(tmp_path):
+    content = book(TABLE + FAR, sheet=0, n_sheets=2)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        listed = archive.read("xl/workbook.xml")  # the first sheet has the number 1
+    path = tmp_path / "book.xlsx"
+    path.write_bytes(with_members(content, {"xl/workbook.xml": listed.replace(b'"s1"', b'"1"')}))
+    assert Table(str(path), layout=TextLayout(sheet="1")).read_all().columns == ["a", "b"]
+    with pytest.raises(InvalidInputError, match=FAR_MESSAGE):
+        Table(str(path), layout=TextLayout(sheet="s0")).read_all()
 
 
 def test_empty_cells_do_not_count(tmp_path):

@@ -161,15 +161,18 @@ def _start(member: _Chunks) -> bytes:
 
 
 def _relations_in_xml(workbook: bytes, sheet: str) -> set[str]:
-    """Return the values of all attributes of a sheet; one of them is the id of its relationship."""
-    attributes = [list(element.attrib.values()) for element in _elements(workbook)]
-    return {value for values in attributes if sheet in values for value in values}
+    """Return the ids of the relationships of the sheets with a name."""
+    return {
+        value
+        for element in _elements(workbook)
+        if element.attrib.get("name") == sheet
+        for key, value in element.attrib.items()
+        if key.rpartition("}")[2] == "id"  # in any namespace
+    }
 
 
 def _targets(relationships: bytes, ids: set[str]) -> list[str]:
-    return [
-        element.attrib.get("Target", "") for element in _elements(relationships) if ids & set(element.attrib.values())
-    ]
+    return [element.attrib.get("Target", "") for element in _elements(relationships) if element.attrib.get("Id") in ids]
 
 
 def _elements(xml: bytes) -> list[ET.Element]:
