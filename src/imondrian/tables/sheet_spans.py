@@ -161,11 +161,11 @@ def _start(member: _Chunks) -> bytes:
 
 
 def _relations_in_xml(workbook: bytes, sheet: str) -> set[str]:
-    """Return the ids of the relationships of the sheets with a name."""
+    """Return the ids of the relationships of the sheets with a name; readers differ in how they treat its blanks."""
     return {
         value
         for element in _elements(workbook)
-        if element.attrib.get("name") == sheet
+        if element.attrib.get("name", "").split() == sheet.split()
         for key, value in element.attrib.items()
         if key.rpartition("}")[2] == "id"  # in any namespace
     }
