@@ -185,6 +185,8 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
         ("t.csv.gz", b"\x1f\x8b123", "cannot be read"),
         ("t.ndjson", b'{"a":1}\nxx\n', "line 2 is not JSON"),
         ("t.ndjson", b'{"a":1}\n[1]\n', "line 2 is not a JSON object"),
+        ("t.ndjson", b'\n\r\n{"a":1}\n{"a":2\n', "line 4 is not JSON"),
+        ("t.ndjson", b'\xef\xbb\xbf\n{"a":1}\n{"a":1,"a":2}\n', "line 3: the key 'a' appears more than once"),
         ("t.ndjson", b'{"a":1}\n{"a": NaN, "a": 2}\n', "line 2: the key 'a' appears more than once"),
         ("t.parquet", b"PAR1 and nothing else", "cannot be read as Parquet"),
         ("t.dat", b'[{"a": 1}]', "must be NDJSON"),
