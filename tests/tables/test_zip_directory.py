@@ -3,6 +3,7 @@
 import io
 import struct
 import zipfile
+import zlib
 
 import pytest
 
@@ -73,4 +74,16 @@ def test_a_far_cell_cannot_hide_behind_a_second_directory(tmp_path):
     with pytest.raises(
         InvalidInputError, match=r"book.xlsx is damaged: its directory is ambiguous; save the table as CSV\."
     ):
+        Table(str(path)).read_all()
+
+
+def test_a_far_cell_cannot_hide_in_a_member_with_two_names(tmp_path):
+    name, second = "xl/other.xml", b"xl/worksheets/sheet0.xml"
+    member = zipfile.ZipInfo(name)
+    member.extra = struct.pack("<HHBI", 0x7075, 5 + len(second), 1, zlib.crc32(name.encode())) + second
+    path = tmp_path / "book.xlsx"
+    path.write_bytes(book(TABLE))
+    with zipfile.ZipFile(path, "a") as members:
+        members.writestr(member, f"<worksheet><sheetData>{TABLE}{FAR}</sheetData></worksheet>")
+    with pytest.raises(InvalidInputError, match=r"book.xlsx is damaged: the member .* has two names\."):
         Table(str(path)).read_all()

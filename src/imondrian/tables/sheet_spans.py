@@ -17,6 +17,7 @@ from imondrian.tables.sheet_texts import MAX_TEXT_BYTES, n_text_bytes
 from imondrian.tables.spans import MAX_CELLS, CellSpan, UncheckedSheetError
 from imondrian.tables.xlsb_spans import binary_span, relation_of_sheet
 from imondrian.tables.xlsx_spans import xml_span
+from imondrian.tables.zip_directory import has_second_name
 
 _CHUNK_BYTES = 2**20
 _MAX_INDEX_BYTES = 2**24  # of the list of sheets
@@ -125,6 +126,8 @@ def _members(content: bytes, name: str, *wanted: str) -> Iterator[_Chunks]:
     except _ZIP_ERRORS as error:
         raise InvalidInputError(f"{name} cannot be read as an Excel file: {error}.") from None
     for member in archive.infolist():
+        if has_second_name(member.extra):
+            raise InvalidInputError(f"{name} is damaged: the member {member.filename!r:.60} has two names.")
         if not wanted or _file_name(member.filename) in wanted:
             yield _reader(archive, member, name)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from imondrian.base.errors import InvalidInputError
 
 _END, _LONG_END, _LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
+_SECOND_NAME = 0x7075  # a field with a name in UTF-8, which replaces the name of a member
+_FIELD_BYTES = 4  # before the content of a field
 _END_BYTES, _LONG_END_BYTES, _LOCATOR_BYTES = 22, 56, 20
 
 
@@ -29,6 +31,23 @@ def check_directory(content: bytes, name: str) -> None:
         return
     if not _is_consistent(content, last) or any(_is_plausible(content, end) for end in _ends(content, last)):
         raise InvalidInputError(f"{name} is damaged: its directory is ambiguous; save the table as CSV.")
+
+
+def has_second_name(extra: bytes) -> bool:
+    r"""Return True if the extra fields of a member contain another name: only some readers use it.
+
+    Examples
+    --------
+    >>> has_second_name(b"UT\x01\x00up"), has_second_name(b"UT\x01\x00\x07up\x00\x00")
+    (False, True)
+    """
+    position = 0
+    while position + _FIELD_BYTES <= len(extra):
+        kind, n_bytes = struct.unpack_from("<HH", extra, position)
+        if kind == _SECOND_NAME:
+            return True
+        position += _FIELD_BYTES + n_bytes
+    return False
 
 
 def _ends(content: bytes, last: int) -> Iterator[int]:
