@@ -261,6 +261,18 @@ def test_empty_cells_after_the_table_do_not_count(tmp_path):
     assert read(tmp_path, document(rows), "book.ods").shape == (3, 2)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["><text:p>{}</text:p>", "><text:p><![CDATA[<{}>]]></text:p>", " office:string-value = '{}\">'>"],
+)
+def test_text_that_is_repeated_too_often_is_refused(tmp_path, text):
+    cell = '<table:table-cell office:value-type="string" table:number-columns-repeated="100"'
+    cell += f"{text.format('x' * 100_000)}</table:table-cell>"
+    with pytest.raises(InvalidInputError, match="its cells contain more than 4 GiB of text: save it as CSV"):
+        read(tmp_path, document(document_row(cell, 500)), "book.ods")
+    assert read(tmp_path, document(document_row(cell.replace('"100"', '"2"'), 2)), "book.ods").shape == (1, 2)
+
+
 REPEATS = st.integers(1, 4)
 DOCUMENT_CELLS = st.tuples(st.booleans(), REPEATS).map(
     lambda cell: empty(cell[1]).replace("/>", ' office:value-type="float" office:value="1"/>' if cell[0] else "/>")

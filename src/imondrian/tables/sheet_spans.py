@@ -13,8 +13,8 @@ from xml.etree import ElementTree as ET
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables.ods_spans import largest_table
-from imondrian.tables.sheet_texts import MAX_TEXT_BYTES, n_text_bytes
-from imondrian.tables.spans import MAX_CELLS, CellSpan, UncheckedSheetError
+from imondrian.tables.sheet_texts import n_text_bytes
+from imondrian.tables.spans import MAX_CELLS, MAX_TEXT_BYTES, CellSpan, TooMuchTextError, UncheckedSheetError
 from imondrian.tables.xlsb_spans import binary_span, relation_of_sheet
 from imondrian.tables.xlsx_spans import xml_span
 from imondrian.tables.zip_directory import has_second_name
@@ -32,12 +32,14 @@ _Chunks = Callable[[], Iterator[bytes]]
 
 
 def check_document(content: bytes, name: str) -> None:
-    """Raise InvalidInputError if the sheets of an OpenDocument file span too many cells: opening it loads them all."""
+    """Raise InvalidInputError if the sheets of an OpenDocument file are too large: opening it loads them all."""
     for document in _members(content, name, "content.xml"):
         try:
             found = largest_table(document())
         except UncheckedSheetError as error:
             raise InvalidInputError(f"{name} is damaged: {error}.") from None
+        except TooMuchTextError:
+            raise InvalidInputError(f"{name}: its cells contain more than 4 GiB of text: save it as CSV.") from None
         if found is not None:
             raise InvalidInputError(
                 f"{name}: the sheet {found.name!r} spans {found.n_rows:,} rows and {found.n_columns:,} columns: delete"

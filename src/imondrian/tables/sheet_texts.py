@@ -4,10 +4,9 @@ import re
 from array import array
 from collections.abc import Callable, Iterator
 
-from imondrian.tables.spans import UncheckedSheetError, count_of
+from imondrian.tables.spans import MAX_TEXT_BYTES, UncheckedSheetError, count_of
 from imondrian.tables.xlsx_spans import pieces_of_xml
 
-MAX_TEXT_BYTES = 2**32
 _MAX_SHARED_BYTES = 2**26  # of one shared text
 _MARKUP = re.compile(rb"<[^<>]*+>")
 _SHARED_TYPES = (b'"s"', b"'s'")  # the type of a cell whose value is the number of a shared text
