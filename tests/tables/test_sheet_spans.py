@@ -210,6 +210,21 @@ def test_binary_workbooks_are_checked(tmp_path):
         read(tmp_path, binary_book([(0, 0), (1048575, 16383)]), "book.xlsb")
 
 
+def test_shared_texts_of_binary_workbooks_are_counted(tmp_path, monkeypatch):
+    texts = record(0x9F, struct.pack("<II", 2, 2))
+    texts += b"".join(record(19, b"\0" + wide(text)) for text in ("x", "long")) + record(0xA0)
+    cells = b"".join(record(7, struct.pack("<III", column, 0, 1)) for column in range(3))
+    sheet = record(0x81) + record(0x94, bytes(16)) + record(0x91)
+    sheet += b"".join(record(0, struct.pack("<I", row) + bytes(13)) + cells for row in range(2)) + record(0x92)
+    file = io.BytesIO(with_members(binary_book([(0, 0)]), {"xl/worksheets/a.bin": sheet}))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("xl/sharedStrings.bin", texts)
+    assert read(tmp_path, file.getvalue(), "book.xlsb").row(0) == ("long", "long", "long")
+    monkeypatch.setattr(sheet_spans, "MAX_TEXT_BYTES", 6 * len(b"\0" + wide("long")) - 1)
+    with pytest.raises(InvalidInputError, match="the cells of the sheet 's0' contain more than 4 GiB of text"):
+        read(tmp_path, file.getvalue(), "book.xlsb")
+
+
 # -- OpenDocument -------------------------------------------------------------------------------------------------
 
 CELL = '<table:table-cell office:value-type="float" office:value="1"/>'

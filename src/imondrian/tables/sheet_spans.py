@@ -15,15 +15,15 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.tables.ods_spans import largest_table
 from imondrian.tables.sheet_texts import n_text_bytes
 from imondrian.tables.spans import MAX_CELLS, MAX_TEXT_BYTES, CellSpan, TooMuchTextError, UncheckedSheetError
-from imondrian.tables.xlsb_spans import binary_span, relation_of_sheet
+from imondrian.tables.xlsb_spans import binary_span, n_binary_text_bytes, relation_of_sheet
 from imondrian.tables.xlsx_spans import xml_span
 from imondrian.tables.zip_directory import has_second_name
 
 _CHUNK_BYTES = 2**20
 _MAX_INDEX_BYTES = 2**24  # of the list of sheets
 _MAX_PART_BYTES, _MAX_PARTS = 2**29, "512 MiB"  # of the parts of a workbook that are loaded with every sheet
-_SHARED_TEXTS = "sharedStrings.xml"
-_PARTS = [_SHARED_TEXTS, "sharedStrings.bin", "styles.xml", "styles.bin", "workbook.xml", "workbook.bin"]
+_SHARED_TEXTS, _BINARY_TEXTS = "sharedStrings.xml", "sharedStrings.bin"
+_PARTS = [_SHARED_TEXTS, _BINARY_TEXTS, "styles.xml", "styles.bin", "workbook.xml", "workbook.bin"]
 _PARTS += ["workbook.xml.rels", "workbook.bin.rels"]
 _UNLIMITED = 2**62
 _FOLDERS = re.compile(r"[\\/]")
@@ -63,8 +63,6 @@ def check_parts(content: bytes, name: str) -> None:
 def check_sheet(content: bytes, sheet: str, name: str) -> None:
     """Raise InvalidInputError if a sheet of an Excel workbook spans more than `MAX_CELLS` cells, or has too much text.
 
-    The text is only checked in .xlsx files.
-
     Parameters
     ----------
     content : bytes
@@ -77,9 +75,12 @@ def check_sheet(content: bytes, sheet: str, name: str) -> None:
     try:
         for xml in _sheet_members(content, sheet, name, "workbook.xml", _relations_in_xml):
             _check_span(xml_span(xml), sheet, name)
-            _check_texts(xml, list(_members(content, name, _SHARED_TEXTS)), sheet, name)
+            for shared in list(_members(content, name, _SHARED_TEXTS)) or [_no_texts]:
+                _check_text(n_text_bytes(xml, shared), sheet, name)
         for records in _sheet_members(content, sheet, name, "workbook.bin", relation_of_sheet):
             _check_span(binary_span(records()), sheet, name)
+            for shared in list(_members(content, name, _BINARY_TEXTS)) or [_no_texts]:
+                _check_text(n_binary_text_bytes(records(), shared()), sheet, name)
     except UncheckedSheetError as error:
         raise InvalidInputError(f"{name}: the sheet {sheet!r} is damaged: {error}.") from None
 
@@ -94,8 +95,8 @@ def _check_span(span: CellSpan | None, sheet: str, name: str) -> None:
         )
 
 
-def _check_texts(xml: _Chunks, shared: list[_Chunks], sheet: str, name: str) -> None:
-    if max(n_text_bytes(xml, texts) for texts in shared or [lambda: iter(())]) > MAX_TEXT_BYTES:
+def _check_text(n_bytes: int, sheet: str, name: str) -> None:
+    if n_bytes > MAX_TEXT_BYTES:
         raise InvalidInputError(
             f"{name}: the cells of the sheet {sheet!r} contain more than 4 GiB of text: save it as CSV."
         )
@@ -146,6 +147,10 @@ def _reader(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> _Ch
             raise InvalidInputError(f"{name} cannot be read as an Excel file: {error}.") from None
 
     return chunks
+
+
+def _no_texts() -> Iterator[bytes]:
+    return iter(())
 
 
 def _file_name(path: str) -> str:
