@@ -13,7 +13,7 @@ from imondrian.tables.table_reader import Table
 
 def read(folder, *lines):
     path = folder / "t.ndjson"
-    path.write_text("".join(f"{line}\n" for line in lines))
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
     return Table(str(path)).read_all()
 
 
@@ -23,6 +23,8 @@ def read(folder, *lines):
         '{"a": 1, "a": 2}',
         '{"a":1,"b":2,"a":3}',
         '{"a" : 1, "a"\t: 2}',
+        '{"a": 1, "a"\r: 2}',
+        '{"a": 1, "a" \t\r: 2}',
         '{"b": "12:30", "a": 1, "a": 2}',
         '{"a": null, "b": null, "a": 2}',
         '{"a": "null", "b": "x", "a": "null"}',

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables import ods_spans, sheet_spans, xlsx_spans
-from imondrian.tables.table_reader import Table
+from imondrian.tables.table_reader import Table, TextLayout
 from tests.tables.test_workbooks import MAIN, workbook
 
 fastexcel = pytest.importorskip("fastexcel")
@@ -103,6 +103,17 @@ def test_a_sheet_is_checked_wherever_it_lies(tmp_path, target, member):
 
 def test_only_the_sheet_that_is_read_counts(tmp_path):
     assert read(tmp_path, book(TABLE + FAR, sheet=1, n_sheets=2)).columns == ["a", "b"]
+
+
+def test_the_name_of_a_sheet_is_not_mistaken_for_the_number_of_another(tmp_path):
+    content = book(TABLE + FAR, sheet=0, n_sheets=2)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        listed = archive.read("xl/workbook.xml")  # the first sheet has the number 1
+    path = tmp_path / "book.xlsx"
+    path.write_bytes(with_members(content, {"xl/workbook.xml": listed.replace(b'"s1"', b'"1"')}))
+    assert Table(str(path), layout=TextLayout(sheet="1")).read_all().columns == ["a", "b"]
+    with pytest.raises(InvalidInputError, match=FAR_MESSAGE):
+        Table(str(path), layout=TextLayout(sheet="s0")).read_all()
 
 
 def test_empty_cells_do_not_count(tmp_path):
@@ -199,6 +210,21 @@ def test_binary_workbooks_are_checked(tmp_path):
         read(tmp_path, binary_book([(0, 0), (1048575, 16383)]), "book.xlsb")
 
 
+def test_shared_texts_of_binary_workbooks_are_counted(tmp_path, monkeypatch):
+    texts = record(0x9F, struct.pack("<II", 2, 2))
+    texts += b"".join(record(19, b"\0" + wide(text)) for text in ("x", "long")) + record(0xA0)
+    cells = b"".join(record(7, struct.pack("<III", column, 0, 1)) for column in range(3))
+    sheet = record(0x81) + record(0x94, bytes(16)) + record(0x91)
+    sheet += b"".join(record(0, struct.pack("<I", row) + bytes(13)) + cells for row in range(2)) + record(0x92)
+    file = io.BytesIO(with_members(binary_book([(0, 0)]), {"xl/worksheets/a.bin": sheet}))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("xl/sharedStrings.bin", texts)
+    assert read(tmp_path, file.getvalue(), "book.xlsb").row(0) == ("long", "long", "long")
+    monkeypatch.setattr(sheet_spans, "MAX_TEXT_BYTES", 6 * len(b"\0" + wide("long")) - 1)
+    with pytest.raises(InvalidInputError, match="the cells of the sheet 's0' contain more than 4 GiB of text"):
+        read(tmp_path, file.getvalue(), "book.xlsb")
+
+
 # -- OpenDocument -------------------------------------------------------------------------------------------------
 
 CELL = '<table:table-cell office:value-type="float" office:value="1"/>'
@@ -248,6 +274,18 @@ def test_empty_cells_after_the_table_do_not_count(tmp_path):
     tail = document_row(empty(16384), 1048570) + "<table:table-row/>" + document_row("<table:table-cell/>", 10**9)
     rows = document_row(CELL + CELL + empty(16382)) + document_row(CELL * 2, 3) + tail
     assert read(tmp_path, document(rows), "book.ods").shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["><text:p>{}</text:p>", "><text:p><![CDATA[<{}>]]></text:p>", " office:string-value = '{}\">'>"],
+)
+def test_text_that_is_repeated_too_often_is_refused(tmp_path, text):
+    cell = '<table:table-cell office:value-type="string" table:number-columns-repeated="100"'
+    cell += f"{text.format('x' * 100_000)}</table:table-cell>"
+    with pytest.raises(InvalidInputError, match="its cells contain more than 4 GiB of text: save it as CSV"):
+        read(tmp_path, document(document_row(cell, 500)), "book.ods")
+    assert read(tmp_path, document(document_row(cell.replace('"100"', '"2"'), 2)), "book.ods").shape == (1, 2)
 
 
 REPEATS = st.integers(1, 4)

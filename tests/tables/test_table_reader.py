@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables import table_reader, text_parsing
 from imondrian.tables.table_reader import Table, TextLayout
+from tests.tables.test_workbooks import workbook
 
 CELLS = st.text(alphabet='ab1. ,;"\n\r\té', max_size=5)
 NAMES = st.lists(st.text(alphabet="abcé ", min_size=1, max_size=4), min_size=1, max_size=4, unique=True)
@@ -105,6 +106,44 @@ def test_standard_input_is_read(monkeypatch):
     assert table.read_all().rows() == [("1", "2")]
 
 
+class SlowPipe(io.RawIOBase):
+    """Delivers its content byte by byte."""
+
+    def __init__(self, content):
+        self.content = io.BytesIO(content)
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        byte = self.content.read(1)
+        buffer[: len(byte)] = byte
+        return len(byte)
+
+
+PARQUET = io.BytesIO()
+pl.DataFrame({"a": ["1"], "b": ["2"]}).write_parquet(PARQUET)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a,b\n1,2\n",
+        b'\n\n{"a": "1", "b": "2"}\n',
+        gzip.compress(b"a,b\n1,2\n"),
+        gzip.compress(b'\n{"a": "1", "b": "2"}\n'),
+        PARQUET.getvalue(),
+        workbook({"s": [["a", "b"], ["1", "2"]]}),
+    ],
+    ids=["csv", "ndjson", "csv.gz", "ndjson.gz", "parquet", "xlsx"],
+)
+def test_the_format_of_standard_input_does_not_depend_on_how_it_is_split(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(SlowPipe(content))))
+    read = Table("-").read_all()
+    assert read.columns == ["a", "b"]
+    assert read.rows() == [("1", "2")]
+
+
 @pytest.mark.parametrize(
     ("content", "rows"),
     [
@@ -146,6 +185,8 @@ def test_a_table_without_header_has_numbered_columns(tmp_path):
         ("t.csv.gz", b"\x1f\x8b123", "cannot be read"),
         ("t.ndjson", b'{"a":1}\nxx\n', "line 2 is not JSON"),
         ("t.ndjson", b'{"a":1}\n[1]\n', "line 2 is not a JSON object"),
+        ("t.ndjson", b'\n\r\n{"a":1}\n{"a":2\n', "line 4 is not JSON"),
+        ("t.ndjson", b'\xef\xbb\xbf\n{"a":1}\n{"a":1,"a":2}\n', "line 3: the key 'a' appears more than once"),
         ("t.ndjson", b'{"a":1}\n{"a": NaN, "a": 2}\n', "line 2: the key 'a' appears more than once"),
         ("t.parquet", b"PAR1 and nothing else", "cannot be read as Parquet"),
         ("t.dat", b'[{"a": 1}]', "must be NDJSON"),

@@ -6,6 +6,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.tables.checked_json import decode_json
 
 _NULLS = (b'": null', b'":null')
+_COLONS_AFTER_BLANKS = (b" :", b"\t:", b"\r:", b"\n:")  # all white space of JSON
 
 
 def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int) -> None:
@@ -43,13 +44,13 @@ def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int
 def _most_keys(block: bytes, n_values: int) -> int | None:
     """Return an upper bound on the number of keys: all colons if they are n_values, else the colons after a quote.
 
-    Return None if there may be a blank between a quote and its colon.
+    Return None if there may be white space between a quote and its colon.
     """
     n_colons = block.count(b":")
     if n_colons == n_values:
         return n_colons
     n_keys = block.count(b'":')
-    return None if n_keys < n_colons and (b" :" in block or b"\t" in block) else n_keys
+    return None if n_keys < n_colons and any(map(block.__contains__, _COLONS_AFTER_BLANKS)) else n_keys
 
 
 def _n_keyed_values(column: pl.Series) -> int:

@@ -5,11 +5,16 @@ from typing import NamedTuple
 # Loading needs 55 to 63 bytes per cell, also for empty cells (measured with fastexcel 0.21 and polars 2.1; 83 bytes in
 # OpenDocument files): 4 GB for a rectangle of this size.
 MAX_CELLS = 2**26
+MAX_TEXT_BYTES = 2**32  # in all cells
 _MAX_DIGITS, _MAX_LETTERS = 15, 8  # converted; Python refuses to convert thousands of digits
 
 
 class UncheckedSheetError(Exception):
     """The span of a sheet cannot be determined, because the sheet is damaged."""
+
+
+class TooMuchTextError(Exception):
+    """The cells contain more than `MAX_TEXT_BYTES` bytes of text."""
 
 
 class CellSpan(NamedTuple):

@@ -31,7 +31,7 @@ from imondrian.tables.workbooks import WorkbookSource, read_sheet
 PARQUET_ROWS = 100_000  # per batch
 STANDARD_INPUT = "-"
 FrameAndShare = tuple[pl.DataFrame, float]  # some rows, and the share of the table that has been read
-_START_BYTES = 4096
+_START_BYTES = 2**13  # read before the format is decided
 _GZIP = b"\x1f\x8b"
 
 
@@ -97,9 +97,11 @@ class Table:
         self.layout = layout
         self.facts = ReadingFacts()
         with self._closed_on_error():
-            self.is_gzip = _peek(self._raw, self.name).startswith(_GZIP)
-            self._file: Any = io.BufferedReader(gzip.GzipFile(fileobj=self._raw)) if self.is_gzip else self._raw
-            start = _peek(self._file, self.name)
+            self._file: Any = _RestartedFile(self._raw, self.name)
+            self.is_gzip = self._file.start.startswith(_GZIP)
+            if self.is_gzip:
+                self._file = _RestartedFile(_decompressed(self._file), self.name)
+            start = self._file.start
             if not start:
                 raise InvalidInputError(f"{self.name} is empty.")
             check_supported(start, self.name)
@@ -178,11 +180,29 @@ def _open(path: str) -> IO[bytes]:
     return Path(path).open("rb")
 
 
-def _peek(file: Any, name: str) -> bytes:
-    try:
-        return bytes(file.peek(_START_BYTES))
-    except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInputError(f"{name} cannot be read: {error}.") from None
+class _RestartedFile:
+    """A file whose first bytes have been read; `read` returns them again.
+
+    Unlike `peek`, which returns what one read of a pipe delivered, this waits for all of the first bytes.
+    """
+
+    def __init__(self, file: Any, name: str) -> None:
+        self._file = file
+        try:
+            self.start = bytes(file.read(_START_BYTES))
+        except (OSError, EOFError, zlib.error) as error:
+            raise InvalidInputError(f"{name} cannot be read: {error}.") from None
+        self._unread = self.start
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        """Return the next bytes: all that are left if `n_bytes` is negative."""
+        n_taken = len(self._unread) if n_bytes < 0 else n_bytes
+        taken, self._unread = self._unread[:n_taken], self._unread[n_taken:]
+        return taken + bytes(self._file.read(n_bytes if n_bytes < 0 else n_bytes - len(taken)))
+
+
+def _decompressed(file: Any) -> io.BufferedReader:
+    return io.BufferedReader(gzip.GzipFile(fileobj=file))
 
 
 def _read_text(table: Table, parse: Callable[[TextSource], Iterator[pl.DataFrame]]) -> Iterator[FrameAndShare]:

@@ -73,7 +73,8 @@ class _Columns(NamedTuple):
 
 def read_csv(text: TextSource) -> Iterator[pl.DataFrame]:
     """Yield the rows of CSV block by block: those that Python's csv module reads, without blank lines."""
-    separator, pieces = _find_separator(text, _without_lines(_pieces(text), text.skip_lines or 0))
+    pieces = _without_lines(_without_blank_start(_pieces(text)), text.skip_lines or 0)
+    separator, pieces = _find_separator(text, pieces)
     cutter = RecordCutter(separator)
     columns: _Columns | None = None
     n_rows = 0
@@ -102,6 +103,12 @@ def note_start(facts: ReadingFacts, start: TableStart, *, has_header: bool) -> l
     if start.n_titles:
         facts.notes.append(f"skipped {start.n_titles} title line{'s' * (start.n_titles > 1)} before the header")
     return names
+
+
+def _without_blank_start(pieces: Iterator[_Piece]) -> Iterator[_Piece]:
+    """Remove the blank lines at the start of the first piece."""
+    first = next(pieces)
+    return chain([_Piece(first.text.lstrip(b"\r\n"), first.is_last)], pieces)
 
 
 def _without_lines(pieces: Iterator[_Piece], n_lines: int) -> Iterator[_Piece]:
@@ -267,7 +274,7 @@ def _as_column(name: str, values: list[Any]) -> pl.Series:
 
 def _pieces(text: TextSource) -> Iterator[_Piece]:
     """Read pieces of text that end anywhere; there is at least one."""
-    piece = without_byte_order_mark(text.read(BLOCK_BYTES)).lstrip(b"\r\n")
+    piece = without_byte_order_mark(text.read(BLOCK_BYTES))
     while following := text.read(BLOCK_BYTES):
         yield _Piece(piece, is_last=False)
         piece = following

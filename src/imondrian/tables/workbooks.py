@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.tables.sheet_spans import check_document, check_sheet
+from imondrian.tables.sheet_spans import check_document, check_parts, check_sheet
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, count_titles
 from imondrian.tables.text_parsing import ReadingFacts, first_line, note_start
+from imondrian.tables.zip_directory import check_directory
 
 _PANIC = "PanicException"  # a bug in the reader, raised by its Rust code; derived from BaseException, and not exported
 _WORKBOOK_MEMBERS = ("xl/", "[content_types].xml", "content.xml")  # how the names of some members begin, in lower case
@@ -67,7 +68,9 @@ def _cells(source: WorkbookSource) -> pl.DataFrame:
             f'{source.name}: Excel files need fastexcel: pip install "imondrian[cli]", or save it as CSV.'
         ) from None
     try:
+        check_directory(source.content, source.name)
         check_document(source.content, source.name)
+        check_parts(source.content, source.name)
         workbook = fastexcel.read_excel(source.content)
         sheet = _sheet_name(source, workbook.sheet_names)
         check_sheet(source.content, sheet, source.name)

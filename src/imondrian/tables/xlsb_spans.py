@@ -1,11 +1,15 @@
 """The span of a sheet in binary records, as in .xlsb files."""
 
+from array import array
 from collections.abc import Iterator
 
 from imondrian.tables.spans import CellSpan, UncheckedSheetError, extended
 
 _ROW = 0
 _BLANK, _LAST_CELL = 1, 11  # types of cells; blank ones have no content
+_TEXT, _SHARED_TEXT, _FORMULA_TEXT = 6, 7, 8  # types of cells with text
+_SHARED_ITEM = 19  # an entry in the list of shared texts
+_INDEX_POSITION = 8  # of the number of a shared text in its cell
 _SHEET = 0x9C  # an entry in the list of sheets
 _NUMBER_BYTES = 4
 _MAX_RECORD_BYTES = 2**26
@@ -27,6 +31,20 @@ def binary_span(chunks: Iterator[bytes]) -> CellSpan | None:
         elif _BLANK < kind <= _LAST_CELL:
             span = extended(span, row, _number(data))
     return span
+
+
+def n_binary_text_bytes(sheet: Iterator[bytes], shared: Iterator[bytes]) -> int:
+    """Return about how many bytes of text the cells of a sheet contain: each gets a copy of its shared text."""
+    lengths = array("q", (len(data) for kind, data in _records(shared) if kind == _SHARED_ITEM))
+    longest = max(lengths, default=0)
+    n_bytes = 0
+    for kind, data in _records(sheet):
+        if kind == _SHARED_TEXT:
+            i = _number(data, _INDEX_POSITION)
+            n_bytes += lengths[i] if i < len(lengths) else longest
+        elif kind in (_TEXT, _FORMULA_TEXT):
+            n_bytes += len(data)
+    return n_bytes
 
 
 def relation_of_sheet(workbook: bytes, sheet: str) -> set[str]:

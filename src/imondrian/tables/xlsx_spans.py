@@ -73,7 +73,7 @@ def _are_references_near(chunks: Iterator[bytes]) -> bool:
     Only cells outside of the bounds so far are looked at; the bounds grow in few steps.
     """
     bounds = _Bounds()
-    for text, end in _texts(chunks):
+    for text, end in pieces_of_xml(chunks):
         if _PREFIXED.search(text, 0, end):
             return False
         position = 0
@@ -104,7 +104,7 @@ def _cells_outside(bounds: _Bounds) -> re.Pattern[bytes]:
 def _most_cells(chunks: Iterator[bytes]) -> int:
     """Return an upper bound on the cells in the span; a cell without a reference follows the one before it."""
     last_row = last_column = n_rows = width = n_cells = 0
-    for text, end in _texts(chunks):
+    for text, end in pieces_of_xml(chunks):
         for letters, digits in _ANY_REFERENCE.findall(text, 0, end):
             last_row, last_column = max(last_row, count_of(digits)), max(last_column, column_of(letters) + 1)
         n_rows += text.count(b"row", 0, end)
@@ -151,7 +151,7 @@ def _position(attributes: bytes) -> tuple[int, int] | None:
 
 def _tags(chunks: Iterator[bytes]) -> Iterator[re.Match[bytes]]:
     """Yield the starts and ends of cells and rows."""
-    for text, end in _texts(chunks):
+    for text, end in pieces_of_xml(chunks):
         for tag in _TAG.finditer(text):
             if tag.start() >= end:
                 break
@@ -160,7 +160,7 @@ def _tags(chunks: Iterator[bytes]) -> Iterator[re.Match[bytes]]:
             yield tag
 
 
-def _texts(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
+def pieces_of_xml(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
     """Yield the text of a sheet in pieces, each with the position up to which the caller is to process it.
 
     The rest of a piece, from the last but one `<`, is the start of the next piece: so each tag before that position is
