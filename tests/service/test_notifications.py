@@ -7,6 +7,7 @@ import json
 import shutil
 import socket
 import sqlite3
+import threading
 import time
 
 import numpy as np
@@ -282,6 +283,23 @@ def test_the_command_line_notifies_over_tls(tmp_path, certificate, monkeypatch):
             client.process("a", bursts()[:150].tolist())
             wait_until(lambda: len(receiver.accepted) == 2)
         assert f"incidents are reported to https://127.0.0.1:{receiver.port}" in service.output
+
+
+def test_what_waits_for_a_receiver_is_sent_after_the_detector_was_removed(tmp_path):
+    is_up = threading.Event()
+    with LoopbackReceiver(lambda _notification: 200 if is_up.is_set() else 503) as receiver:
+        registry = notifying(tmp_path, receiver.url)
+        handle, _ = registry.create("a", {**XY, "threshold": 0.05})
+        for some in np.split(bursts(), 60):
+            learn(handle, some)
+        events = events_of(registry)
+        assert {event["event"] for event in events} == {"opened", "closed"}
+        registry.remove("a")
+        assert events_of(registry)[: len(events)] == events
+        is_up.set()
+        wait_until(lambda: metric(registry, "waiting") == [0])
+        assert [each.event for each in receiver.accepted][: len(events)] == events
+        registry.close()
 
 
 def test_old_notifications_are_given_up_and_said_so(tmp_path):

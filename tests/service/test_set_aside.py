@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 import sqlite3
+import threading
 
 import pytest
 
@@ -12,7 +13,7 @@ from imondrian.service.changes.configuration import new_detector
 from imondrian.service.changes.journal import MODEL, Entry
 from imondrian.service.detectors.read_copy import ReadCopy
 from imondrian.service.detectors.registry import Registry
-from imondrian.service.errors import NotRecoveredError
+from imondrian.service.errors import NotFoundError, NotRecoveredError, UnavailableError
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.queries import metrics_of
 from imondrian.service.limits import Limits
@@ -247,6 +248,23 @@ def test_a_detector_that_is_set_aside_can_be_removed_and_created_again(killed_fo
         assert server.request("GET", "/detectors/bad")[0] == 404
         assert server.request("PUT", "/detectors/bad", BAD)[0] == 201
     assert stored_rows(killed_folder, 1) == [[], [], [], [], []]
+
+
+def test_only_one_of_two_removals_of_a_detector_that_is_set_aside_is_started(killed_folder):
+    damage_database(killed_folder, "UPDATE detectors SET configuration = '{' WHERE id = 1")
+    registry, is_free = Registry(killed_folder), threading.Event()
+    blocked = registry.writer.submit(lambda _store: is_free.wait(10))
+    removal = registry.start_removal("bad")
+    with pytest.raises(UnavailableError, match="is being removed"):
+        registry.start_removal("bad")
+    is_free.set()
+    assert blocked.result()
+    removal.result()
+    with pytest.raises(NotFoundError):
+        registry.start_removal("bad")
+    portion = registry.writer.write(lambda store: store.removals.proceed(1))  # again, although it is finished
+    assert portion == ([], True)
+    registry.close()
 
 
 def test_a_detector_that_is_set_aside_counts_towards_the_limit(killed_folder):

@@ -107,6 +107,7 @@ class Registry:
         store = Store(folder)
         self.damage_reports, self._files = store.problems, KeyFiles(folder)
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
+        self._removing = set[int]()  # detectors that were set aside, while their removal begins
         try:
             use_receivers(store, receivers)
             self._unrestored_files = restore_key_files(store, self._files)  # of detectors that are set aside
@@ -218,7 +219,12 @@ class Registry:
         """
         aside = self._set_aside.get(name)
         if aside is not None:
-            started = _then(self._remover.start(aside.id), lambda: self._forget_set_aside(name))
+            if aside.id in self._removing:
+                raise UnavailableError("The detector is being removed.")
+            self._removing.add(aside.id)
+            first = self._remover.start(aside.id)
+            started = _then(first, lambda: self._forget_set_aside(name))
+            first.add_done_callback(lambda _: self._removing.discard(aside.id))  # after it is forgotten
             return self._remover.finish(aside.id, started)
         handle = self.get(name)
         started = _then(handle.worker.remove(), lambda: self._forget(name))

@@ -96,8 +96,7 @@ class Remover:
             self._go_on(removal, stored.result())
             return
         _LOG.error("The data of a removed detector could not be deleted yet.", exc_info=error)
-        if isinstance(error, StorageError):
-            self._failed.append(removal)
+        self._failed.append(removal)
         removal.finished.set_result(None)  # the detector is removed, in any case
 
 

@@ -150,12 +150,13 @@ class EventTable:
         return max((EventMark(*row) for row in rows), default=EventMark())
 
     def remove_some(self, detector: int, last: int, limit: int) -> bool:
-        """Delete some events of a detector up to an id, also from the outbox; return True if there were any."""
-        sql = "SELECT id FROM events WHERE detector = ? AND id <= ? LIMIT ?"
+        """Delete some events of a detector up to an id, except those that a receiver has not accepted yet.
+
+        Return True if there were any. A receiver that was told of an opening must also be told of the closing.
+        """
+        waiting = "SELECT event FROM outbox"
+        sql = f"SELECT id FROM events WHERE detector = ? AND id <= ? AND id NOT IN ({waiting}) LIMIT ?"  # noqa: S608
         found = self._database.execute(sql, (detector, last, limit)).fetchall()
-        for key in self.receivers:
-            sql = "DELETE FROM outbox WHERE receiver = ? AND event = ?"
-            self._database.executemany(sql, [(key, id_) for (id_,) in found])
         self._database.executemany("DELETE FROM events WHERE id = ?", found)
         return bool(found)
 

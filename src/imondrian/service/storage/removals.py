@@ -77,7 +77,10 @@ class Removals:
     def _steps(self, detector: int, describe: Describe) -> Iterator[list[StoredEvent]]:
         """Remove everything in short steps; yield the closings that each step has stored."""
         sql = "SELECT time, last_event, n_closed FROM removals WHERE detector = ?"
-        removed, last_event, n_closed = self._database.execute(sql, (detector,)).fetchone()
+        row = self._database.execute(sql, (detector,)).fetchone()
+        if row is None:
+            return  # it is finished
+        removed, last_event, n_closed = row
         while self._events.remove_some(detector, last_event, _EVENTS_AT_ONCE):
             yield []
         while taken := self._events.take_open(detector, _ROWS_AT_ONCE):
