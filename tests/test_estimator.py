@@ -372,7 +372,7 @@ def test_an_unfitted_estimator_raises_an_error(data, method, tmp_path):
         getattr(IsolationMondrianForest(), method)(data[0])
     with pytest.raises(NotFittedError):
         imondrian.save(IsolationMondrianForest(), tmp_path / "model.imf")
-    with pytest.raises(imondrian.InvalidInputError, match="but not 3"):
+    with pytest.raises(imondrian.InvalidInputError, match="not 3"):
         imondrian.save(3, tmp_path / "model.imf")
 
 

@@ -201,7 +201,7 @@ def test_an_unwritable_cache_gives_a_warning(site, made_up, monkeypatch, tmp_pat
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("IMONDRIAN_CACHE", str(tmp_path / "file" / "cache"))
     made_up(urls=(site.serve("/up.npz", archive()),))
-    with pytest.warns(UserWarning, match="cannot be written, so it will be downloaded again"):
+    with pytest.warns(UserWarning, match="cannot be written, so the data set will be downloaded again"):
         data = load("made-up")
     assert (data.X == POINTS).all()
 
