@@ -14,6 +14,7 @@ from imondrian.cli.options import ConsoleOptions
 from tests.cli.conftest import TIMEOUT
 
 BAR = b"scoring standard input"
+N_FIRST = 10_000  # bytes; the format is decided after 8 KiB
 
 
 def shown_on_terminal(fitted, *options, timeout):
@@ -22,14 +23,14 @@ def shown_on_terminal(fitted, *options, timeout):
     process = fitted.start("score", "model.imf", "-", *options, stderr=process_side)
     os.close(process_side)
     text = fitted.text("data.csv").encode()
-    process.stdin.write(text[:5000])
+    process.stdin.write(text[:N_FIRST])
     process.stdin.flush()
     shown = b""
     deadline = time.monotonic() + timeout
     while BAR not in shown and time.monotonic() < deadline:
         if select.select([terminal], [], [], 0.1)[0]:
             shown += os.read(terminal, 10_000)
-    process.stdin.write(text[5000:])
+    process.stdin.write(text[N_FIRST:])
     process.stdin.close()
     assert process.stdout.read().count(b"\n") == 401
     assert process.wait(TIMEOUT) == 0

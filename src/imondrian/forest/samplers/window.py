@@ -45,7 +45,7 @@ from imondrian.forest.scores import SCORES, ScoringCache
 _ALL = slice(None)
 _NO_POINT = Selection(0.0, 1)  # selects no point: for rows that are only scored
 _LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
-_MAX_SEARCHED = 2**26  # trees times points of the window; searching them takes 5 ns each
+_MAX_SEARCHED = 2**23  # trees times points of the window; searching them takes 5 ns each
 _UNLIKELY = 60.0  # minus the log of the largest probability that, at a given time, a tree needs more slots than it has
 
 
