@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.tables import sheet_spans, sheet_texts
+from imondrian.tables import sheet_texts, workbook_checks
 from imondrian.tables.table_reader import Table
-from tests.tables.test_sheet_spans import FAR, TABLE, book, fastexcel
+from tests.tables.test_workbook_checks import FAR, TABLE, book, fastexcel
 from tests.tables.test_workbooks import MAIN
 
 
@@ -42,7 +42,7 @@ def test_a_long_text_in_many_cells_is_refused(tmp_path):
 
 
 def test_large_shared_texts_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sheet_spans, "_MAX_PART_BYTES", 10_000)
+    monkeypatch.setattr(workbook_checks, "_MAX_PART_BYTES", 10_000)
     with pytest.raises(InvalidInputError, match="shared texts and styles of the workbook are longer than 512 MiB"):
         read(tmp_path, with_texts(TABLE, "<si><t/></si>" * 1000))
     assert read(tmp_path, with_texts(TABLE, "<si><t/></si>" * 100)).height == 1

@@ -10,7 +10,7 @@ import pytest
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables.table_reader import Table
 from imondrian.tables.zip_directory import check_directory
-from tests.tables.test_sheet_spans import FAR, TABLE, book
+from tests.tables.test_workbook_checks import FAR, TABLE, book
 
 
 def archive(comment=b"", data=b"1"):

@@ -127,7 +127,7 @@ class AlarmExplainer:
         return _reasons(reference, point, row, self._layout, self._parameters["kind"])
 
     def release(self, number: int | None) -> None:
-        """Free the reference forest unless it can explain the point with this number; None: free it in any case."""
+        """Free the reference forest unless it can explain the point with this number; if None, always free it."""
         end = None if number is None else reference_end(number, self._parameters["window"])
         if self._reference is not None and self._reference.end != end:
             self._reference = None

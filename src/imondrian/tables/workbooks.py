@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.tables.sheet_spans import check_document, check_parts, check_sheet
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, count_titles
 from imondrian.tables.text_parsing import ReadingFacts, first_line, note_start
+from imondrian.tables.workbook_checks import check_document, check_parts, check_sheet
 from imondrian.tables.zip_directory import check_directory
 
 _PANIC = "PanicException"  # a bug in the reader, raised by its Rust code; derived from BaseException, and not exported

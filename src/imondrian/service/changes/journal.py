@@ -1,6 +1,6 @@
 """Journal entries, how they change a detector, and the versions that scores depend on.
 
-Under the same versions, applying the same entries to the same state gives the same result to the last bit.
+With the same software versions, applying the same entries to the same state gives the same result, bit for bit.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Applies journal entries to a fleet: points with keys, keys to forget, settings.
 
-With the same software versions, applying the same entries to the same fleet gives the same result to the last bit.
+With the same software versions, applying the same entries to the same fleet gives the same result, bit for bit.
 """
 
 from bisect import bisect_right

@@ -89,7 +89,7 @@ class KeyedState(AppliedState):
     def disk_bytes(self, content: bytes, n_points: int) -> int:
         """Return how much disk space an entry with points needs at most, for the journal and keys that leave memory.
 
-        Return 0 if no key leaves memory, or if there is enough space in any case.
+        Return 0 if no key leaves memory, or if the disk certainly has enough space.
         """
         fleet = self.applier.fleet
         if len(self.rows.summaries) + n_points <= self.max_bytes // fleet.bytes_per_key:

@@ -97,7 +97,7 @@ class Remover:
             return
         _LOG.error("The data of a removed detector could not be deleted yet.", exc_info=error)
         self._failed.append(removal)
-        removal.finished.set_result(None)  # the detector is removed, in any case
+        removal.finished.set_result(None)  # the detector is removed all the same
 
 
 def _proceed(removal: _Removal, store: Store) -> RemovalPortion:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.tables import ods_spans, sheet_spans, xlsx_spans
+from imondrian.tables import ods_spans, workbook_checks, xlsx_spans
 from imondrian.tables.table_reader import Table, TextLayout
 from tests.tables.test_workbooks import MAIN, workbook
 
@@ -166,14 +166,14 @@ def test_exactly_the_sheets_beyond_the_limit_are_refused(rows, limit, n_bytes):
     content = book(data)
     n_rows, n_columns = loaded_shape(content)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (sheet_spans, xlsx_spans):
+        for module in (workbook_checks, xlsx_spans):
             patch.setattr(module, "MAX_CELLS", limit)
-        patch.setattr(sheet_spans, "_CHUNK_BYTES", n_bytes)
+        patch.setattr(workbook_checks, "_CHUNK_BYTES", n_bytes)
         if n_rows * n_columns > limit:
             with pytest.raises(InvalidInputError, match=f"spans {n_rows} rows and {n_columns} columns"):
-                sheet_spans.check_sheet(content, "s0", "book.xlsx")
+                workbook_checks.check_sheet(content, "s0", "book.xlsx")
         else:
-            sheet_spans.check_sheet(content, "s0", "book.xlsx")
+            workbook_checks.check_sheet(content, "s0", "book.xlsx")
 
 
 # -- Excel, binary ------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_shared_texts_of_binary_workbooks_are_counted(tmp_path, monkeypatch):
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("xl/sharedStrings.bin", texts)
     assert read(tmp_path, file.getvalue(), "book.xlsb").row(0) == ("long", "long", "long")
-    monkeypatch.setattr(sheet_spans, "MAX_TEXT_BYTES", 6 * len(b"\0" + wide("long")) - 1)
+    monkeypatch.setattr(workbook_checks, "MAX_TEXT_BYTES", 6 * len(b"\0" + wide("long")) - 1)
     with pytest.raises(InvalidInputError, match="the cells of the sheet 's0' contain more than 4 GiB of text"):
         read(tmp_path, file.getvalue(), "book.xlsb")
 

@@ -1,7 +1,8 @@
-"""How many rows and columns a sheet of a workbook spans, found before the sheet is loaded.
+"""Check, before a workbook is loaded, that its sheets and texts fit into memory.
 
 The reader of workbooks allocates every cell between the first and the last one that is used: a single cell in the
-last corner of a sheet needs a terabyte, and ends the process. Therefore the span is found first, in bounded memory.
+last corner of a sheet needs a terabyte, and ends the process. It also copies a shared text to every cell that has it.
+Therefore the span of a sheet and the length of its texts are found first, in bounded memory.
 """
 
 import io
