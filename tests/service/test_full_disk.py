@@ -2,11 +2,13 @@
 
 import errno
 import sqlite3
+import threading
 
 import numpy as np
 import pytest
 
 from imondrian.base.errors import StoreError
+from imondrian.service.changes.journal import POINTS
 from imondrian.service.detectors import registry as registry_module
 from imondrian.service.detectors.key_files import KeyFiles
 from imondrian.service.detectors.registry import Registry
@@ -19,6 +21,7 @@ from tests.service.receiving import LoopbackReceiver
 from tests.service.serving import wait_until
 from tests.service.test_keys import backup_to
 from tests.service.test_notifications import announce, metric, notifying
+from tests.service.test_worker import XY
 
 
 def fail(*_):
@@ -34,6 +37,56 @@ def test_reads_work_beside_writes_that_fail_and_do_not_hide_the_failure(tmp_path
             job.result()
     registry.writer.read(lambda store: store.detectors())
     assert "full" in str(registry.writer.failure)
+    registry.close()
+
+
+def test_operations_of_one_transaction_get_only_their_own_errors(tmp_path, stream):
+    registry = Registry(tmp_path)
+    handle, _ = registry.create("a", XY)
+    is_released = threading.Event()
+    first = registry.writer.submit(lambda _store: is_released.wait())  # what follows is queued together
+    failing = [registry.writer.submit(fail)]
+    points = handle.worker.submit(POINTS, stream[:5].tobytes(), 5)
+    failing.append(registry.writer.submit(fail))
+    is_released.set()
+    assert first.result()
+    for job in failing:
+        with pytest.raises(StorageError, match="full"):
+            job.result()
+    assert points.result().status == 200
+    handle.worker.submit(POINTS, stream[5:9].tobytes(), 4).result()
+    registry.close()
+    registry = Registry(tmp_path)
+    assert registry.get("a").worker.summary.n_seen == 9
+    registry.close()
+
+
+@pytest.mark.parametrize("is_removed_first", [True, False])
+def test_a_removal_that_fails_loses_no_request_of_its_transaction(tmp_path, monkeypatch, stream, is_removed_first):
+    registry = Registry(tmp_path)
+    handle, _ = registry.create("a", XY)
+    proceed, is_released = Removals.proceed, threading.Event()
+
+    def fail_at_the_end(removals, detector, describe):
+        proceed(removals, detector, describe)
+        fail()
+
+    monkeypatch.setattr(Removals, "proceed", fail_at_the_end)
+    registry.writer.submit(lambda _store: is_released.wait())
+    if is_removed_first:
+        removal = handle.worker.remove()
+        handle.worker._refusal = None  # a request that was checked just before the removal
+        points = handle.worker.submit(POINTS, stream[:5].tobytes(), 5)
+    else:
+        points = handle.worker.submit(POINTS, stream[:5].tobytes(), 5)
+        removal = handle.worker.remove()
+    is_released.set()
+    with pytest.raises(StorageError, match="full"):
+        removal.result()
+    assert points.result().status == 200
+    registry.close()
+    registry = Registry(tmp_path)
+    assert registry.get("a").worker.summary.n_seen == 5
     registry.close()
 
 

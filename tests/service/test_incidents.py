@@ -206,6 +206,46 @@ def test_own_times_and_categories_are_shown_and_survive(tmp_path):
     again.close()
 
 
+def test_a_closing_that_a_smaller_gap_causes_late_has_the_same_time_after_a_replay(tmp_path):
+    registry, rng = Registry(tmp_path / "live", retention=Retention(history=50)), np.random.default_rng(0)
+    with ThreadServer(create_app(registry)) as server, server.client() as client:
+        client.create("a", **{**XY, "gap": 10_000})
+        client.process("a", rng.normal(size=(200, 2)).tolist())
+        client.process("a", [[50.0, 50.0], [60.0, 60.0]])
+        for _ in range(20):
+            client.process("a", rng.normal(size=(10, 2)).tolist())
+        assert client.incidents("a")[0]["is_open"]
+        client.change("a", gap=10)
+        client.process("a", [{"x": 0.0, "y": 0.0, "time": "2026-01-31 12:00:00"}])
+        (closed,) = everything = client.incidents("a")
+        assert closed["closed"]["index"] == closed["last"]["index"] + 10
+        assert closed["closed"]["own_time"] == "2026-01-31 12:00:00"
+        again = replayed(tmp_path / "live", tmp_path / "killed", retention=Retention(history=50))
+        assert shown(again) == everything
+        again.close()
+
+
+def test_a_category_that_was_not_kept_is_not_found_in_later_entries_of_a_replay(tmp_path):
+    registry, rng = Registry(tmp_path / "live", retention=Retention(history=50)), np.random.default_rng(0)
+
+    def orders(n):
+        return [[float(amount), f"country {i % 3}"] for i, amount in enumerate(rng.normal(size=n))]
+
+    with ThreadServer(create_app(registry)) as server, server.client() as client:
+        client.create("a", **{**ORDERS, "window": 256, "n_trees": 20, "max_samples": 64, "threshold": "score 0.985"})
+        for _ in range(3):
+            client.process("a", orders(200))
+        far = [[0.0, "KP"], [0.0, "KP"], [90.0, "KP"]]
+        client.process("a", [*orders(100), *far, *orders(9_000)])  # the first labels are dropped
+        assert not client.process("a", [[0.0, "KP"]])[0]["is_anomaly"]
+        everything = client.incidents("a")
+        country = next(each for each in everything[-1]["explanation"] if each["feature"] == "country")
+        assert country["value"] is None
+        again = replayed(tmp_path / "live", tmp_path / "killed", retention=Retention(history=50))
+        assert shown(again) == everything
+        again.close()
+
+
 def test_only_the_latest_incidents_are_kept(registry):
     handle, _ = registry.create("a", {**XY, "gap": 2, "threshold": "score 0.6"})
     X = np.random.default_rng(0).normal(size=(1500, 2)) / 10.0

@@ -302,17 +302,30 @@ def test_what_waits_for_a_receiver_is_sent_after_the_detector_was_removed(tmp_pa
         registry.close()
 
 
-def test_old_notifications_are_given_up_and_said_so(tmp_path):
-    with LoopbackReceiver() as receiver:
-        registry = notifying(tmp_path, receiver.url)
-        announce(registry, 2, at=time.time() - 90_000.0)  # more than a day
-        announce(registry, 1)
-        wait_until(lambda: receiver.ids() == [3])
+def test_notifications_that_fail_for_too_long_are_given_up_and_said_so(tmp_path):
+    with LoopbackReceiver(lambda notification: 200 if notification.event["id"] == 3 else 503) as receiver:
+        registry = notifying(tmp_path, receiver.url, retention=QUICK._replace(notification_seconds=0.5))
+        announce(registry, 3)
         wait_until(lambda: metric(registry, "given_up_total") == [2])
+        wait_until(lambda: metric(registry, "sent_total") == [1])
+        assert [each.event["id"] for each in receiver.received[:2]] == [1, 1]
+        assert [each.event["id"] for each in receiver.accepted] == [3]
         with ThreadServer(create_app(registry)) as server:
             status, _, content = server.request("GET", "/health")
             assert status == 200  # the detectors work
             assert "2 notifications were given up" in json.loads(content)["problems"][0]
+
+
+def test_a_clock_that_is_set_forward_gives_up_no_notification(tmp_path):
+    is_up = threading.Event()
+    with LoopbackReceiver(lambda _notification: 200 if is_up.is_set() else 503) as receiver:
+        registry = notifying(tmp_path, receiver.url)
+        announce(registry, 2, at=time.time() - 90_000.0)  # more than a day
+        wait_until(lambda: metric(registry, "failed_total")[0] > 3)
+        is_up.set()
+        wait_until(lambda: metric(registry, "sent_total") == [2])
+        assert (metric(registry, "given_up_total"), metric(registry, "waiting")) == ([0], [0])
+        registry.close()
 
 
 def test_the_oldest_are_given_up_if_too_many_wait(tmp_path, monkeypatch):

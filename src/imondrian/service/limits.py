@@ -84,7 +84,7 @@ class Retention(NamedTuple):
     silence_check_seconds: float = 1.0  # between two checks for detectors without data
     retry_seconds: float = 1.0  # until a failed notification is sent again; doubled after each failure
     longest_retry_seconds: float = 300.0
-    notification_seconds: float = 86_400.0  # after which a notification is given up
+    notification_seconds: float = 86_400.0  # of failed attempts, after which a notification is given up
     shutdown_seconds: float = 20.0  # for queued work at shutdown; the rest is replayed at the next start
 
     def history_rows(self, n_features: int) -> int:

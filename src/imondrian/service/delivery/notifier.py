@@ -1,6 +1,7 @@
 """Delivery of events to receivers, from the outbox in the store: at least once, in order for each detector."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -67,9 +68,10 @@ class Notifier:
 
 
 class _Backoff(NamedTuple):
-    """How often in a row something has failed, and when it is tried again, by the monotonic clock."""
+    """How often in a row something has failed, since when, and when it is tried again, by the monotonic clock."""
 
     n_failures: int = 0
+    since: float = math.inf
     until: float = 0.0
 
 
@@ -187,9 +189,6 @@ class Channel:
         if event.id in self._accepted:  # the disk was full
             self._finish(event, is_sent=True)
             return
-        if time.time() - event.time > self._retention.notification_seconds:
-            self._finish(event, is_sent=False)
-            return
         answer = None
         try:
             self._delivery = Delivery(self._receiver)
@@ -206,9 +205,10 @@ class Channel:
         elif not self._is_closed:
             if answer is not None:
                 self._failure = f"status {answer.status}"
-            self._fail(
-                event, 0.0 if answer is None else answer.wait, concerns_all=answer is None or answer.concerns_all
-            )
+            wait, concerns_all = (0.0, True) if answer is None else (answer.wait, answer.concerns_all)
+            backoff = self._back_off(event, wait, concerns_all=concerns_all)
+            if self._is_too_old(event, backoff):
+                self._finish(event, is_sent=False)
 
     def _finish(self, event: StoredEvent, *, is_sent: bool) -> None:
         """Remove an event from the outbox."""
@@ -220,17 +220,27 @@ class Channel:
         self.counts = self._writer.write(finish)
         self._accepted.discard(event.id)
 
-    def _fail(self, event: StoredEvent, wait: float, *, concerns_all: bool) -> None:
+    def _is_too_old(self, event: StoredEvent, backoff: _Backoff) -> bool:
+        """Return True if an event is too old to be tried again.
+
+        Attempts must also have failed for as long, by the monotonic clock: the other clock may have been set forward.
+        """
+        limit = self._retention.notification_seconds
+        return time.time() - event.time > limit and time.monotonic() - backoff.since > limit
+
+    def _back_off(self, event: StoredEvent, wait: float, *, concerns_all: bool) -> _Backoff:
         """Wait before the next attempt: for all events, or for those of the same detector."""
         self.n_failed += 1
         if concerns_all:
             self._backoff = self._longer(self._backoff, wait)
-        else:
-            before = self._detector_backoffs.get(event.detector, _Backoff())
-            self._detector_backoffs[event.detector] = self._longer(before, wait)
+            return self._backoff
+        backoff = self._longer(self._detector_backoffs.get(event.detector, _Backoff()), wait)
+        self._detector_backoffs[event.detector] = backoff
+        return backoff
 
     def _longer(self, backoff: _Backoff, wait: float) -> _Backoff:
         """Return the backoff after one more failure: twice as long, with jitter, but at least as long as requested."""
         seconds = self._retention.retry_seconds * 2.0 ** min(backoff.n_failures, _MAX_DOUBLINGS)
         jittered = min(seconds, self._retention.longest_retry_seconds) * _JITTER.uniform(0.5, 1.0)
-        return _Backoff(backoff.n_failures + 1, time.monotonic() + max(jittered, wait))
+        now = time.monotonic()
+        return _Backoff(backoff.n_failures + 1, min(backoff.since, now), now + max(jittered, wait))

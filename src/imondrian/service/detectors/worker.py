@@ -113,7 +113,6 @@ class DetectorWorker:
         self._is_journalling = self._is_ending = False
         self._refusal: UnavailableError | DetectorFailedError | None = None  # why requests are refused
         self.is_being_removed = self._is_removed = False
-        self._is_deleted = False  # in the current transaction of the writer
         self._add_backlog(len(record.configuration["features"]))
         self._thread = threading.Thread(target=self._run, name=f"imondrian-detector-{record.id}", daemon=True)
         self._thread.start()
@@ -306,7 +305,7 @@ class DetectorWorker:
 
     def _open_silence(self, store: Store) -> list[StoredEvent]:
         """Store that the detector is silent, unless points or a removal came first."""
-        if self._is_deleted or self._being_journalled or not self._is_silence_due():
+        if not store.has_detector(self.id) or self._being_journalled or not self._is_silence_due():
             return []
         self._may_be_silent = True
         events = store.events.open_silence(self.id, self.name, self._last_arrival, time.time())
@@ -324,11 +323,15 @@ class DetectorWorker:
             self._may_be_silent = self.is_silent
 
     def _journal(self, store: Store) -> list[StoredEvent]:
-        """Write all waiting requests to the journal; points end a silence, in the same transaction."""
-        if self._is_deleted:
+        """Write all waiting requests to the journal; points end a silence, in the same transaction.
+
+        If the transaction was rolled back, this runs again, and begins with the requests that it had taken.
+        """
+        if not store.has_detector(self.id):
             return []  # waiting requests are refused as soon as the deletion is on the disk
         with self._condition:
-            jobs, self._waiting = self._waiting, []
+            jobs = [*(ready.job for ready in self._being_journalled), *self._waiting]
+            self._waiting = []
         first = self._n_journalled + 1
         self._being_journalled = [
             JournalledJob(job, Entry(first + i, job.kind, job.content, job.request, job.time))
@@ -377,9 +380,7 @@ class DetectorWorker:
 
         Events that have been applied, but not stored yet, are never announced.
         """
-        portion = store.removals.start(self.id, self.incidents.current)
-        self._is_deleted = True
-        return portion
+        return store.removals.start(self.id, self.incidents.current)
 
     def _on_deleted(self, deletion: Future[RemovalPortion], removal: Future[RemovalPortion]) -> None:
         """Refuse waiting requests once the removal is on the disk; continue if it failed."""
@@ -392,7 +393,7 @@ class DetectorWorker:
                 self._waiting = []
                 self._queue.remove(refused)
             else:
-                self.is_being_removed = self._is_deleted = False
+                self.is_being_removed = False
                 self._refusal = DetectorFailedError(self._problems["failed"]) if self._has_failed else None
                 if self._is_ending:
                     self._refusal = UnavailableError(_SHUTTING_DOWN)
@@ -508,7 +509,7 @@ class DetectorWorker:
         self._problems.pop("events", None)
 
     def _add_events(self, announcements: list[Announcement], n_skipped: int, store: Store) -> list[StoredEvent]:
-        return [] if self._is_deleted else store.events.add(self.id, announcements, n_skipped)
+        return store.events.add(self.id, announcements, n_skipped) if store.has_detector(self.id) else []
 
     def _write_lock(self) -> AbstractContextManager[None]:
         """Return the lock for one change; after a removal raise RemovedError, even in the middle of an entry."""
@@ -558,4 +559,4 @@ class DetectorWorker:
         self._problems.pop("snapshot", None)
 
     def _write_unless_deleted(self, operation: Operation) -> Any:
-        return self._writer.write(lambda store: None if self._is_deleted else operation(store))
+        return self._writer.write(lambda store: operation(store) if store.has_detector(self.id) else None)

@@ -4,7 +4,7 @@ Both follow from the journal, so a replay produces the same; a snapshot contains
 incidents.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -131,9 +131,12 @@ class IncidentLog:
 
         An entry that replaces the detector must be the only one.
         """
-        before = _AppliedRows(entries, outcomes, history, self.shown)
+        n_earlier = applier.detector.parameters["shingle"] - 1
+        before = _AppliedRows(entries, outcomes, history, self.shown, n_earlier)
         is_replaced = entries[0].kind in MODELS
         after = _AppliedRows([], [], None, ShownIncidents()) if is_replaced else before
+        for incident in (*applier.detector.incidents, *(event.incident for event in applier.events.latest)):
+            before.find_closing(incident)
         pending = tuple(
             _pending(event, before if event.generation == self.shown.generation else after)
             for event in applier.events.latest
@@ -313,23 +316,56 @@ def silence_as_json(
 
 
 class _AppliedRows:
-    """Times and categories of rows: of earlier incidents, of entries that were just applied, and of the history."""
+    """Times and categories of rows: of earlier incidents, of entries that were just applied, and of the history.
+
+    What is found must not depend on which entries are applied together: a replay applies others together than before.
+
+    Parameters
+    ----------
+    entries, outcomes : list
+        The entries that were just applied, and their outcomes.
+    history : History or None
+        The rows before them.
+    shown : ShownIncidents
+        The incidents before them.
+    n_earlier : int, default=0
+        Number of earlier rows that are part of a point.
+    """
 
     def __init__(
-        self, entries: list[Entry], outcomes: list[Outcome], history: History | None, shown: ShownIncidents
+        self,
+        entries: list[Entry],
+        outcomes: list[Outcome],
+        history: History | None,
+        shown: ShownIncidents,
+        n_earlier: int = 0,
     ) -> None:
         pairs = zip(entries, outcomes, strict=True)
         self._blocks = [(entry, outcome) for entry, outcome in pairs if isinstance(outcome, list)]
         self._first_rows = [rows[0].number for _, rows in self._blocks]
         self._contents: dict[int, tuple[Labels, Array]] = {}  # labels and times in seconds, by position of the block
-        self._history, self._shown = history, shown
+        self._history, self._shown, self._n_earlier = history, shown, n_earlier
         self._times, self._categories = dict[int, RowTime | None](), dict[float, Category | None]()  # found so far
+        self._alarming: list[int] | None = None  # the result of `_alarming_blocks`
 
     def time(self, index: int) -> RowTime | None:
         """Return the time of a row, or None if it is not known."""
         if index not in self._times:
             self._times[index] = self._find_time(index)
         return self._times[index]
+
+    def find_closing(self, incident: Incident) -> None:
+        """Find the time of the row at which an incident closed, if it closed in these entries.
+
+        If `gap` was reduced, that row may be long past. Then the time is that of the row that closed the incident.
+        """
+        if incident.closed is None or incident.closed in self._shown.times or incident.closed in self._times:
+            return
+        for position in range(max(bisect_right(self._first_rows, incident.closed) - 1, 0), len(self._blocks)):
+            for row in self._blocks[position][1]:
+                if row.number >= incident.closed and row.incident != incident.number:
+                    self._times[incident.closed] = self._time_in(position, row.number)
+                    return
 
     def category(self, code: float) -> Category | None:
         """Return the category with a code, or None if it is not known."""
@@ -342,23 +378,37 @@ class _AppliedRows:
             return self._shown.times[index]
         position = bisect_right(self._first_rows, index) - 1
         if position >= 0:
-            entry, rows = self._blocks[position]
-            return RowTime(entry.time, self._own_time(position, index - rows[0].number, len(rows)))
+            return self._time_in(position, index)
         if self._history is None or any(index in rows_of_incident(incident) for incident in self._shown.incidents):
             return None  # of an incident in a model file
         found = self._history.consecutive_rows(index, 1)
         return RowTime(found[0].time, found[0].own_time) if found else None
 
+    def _time_in(self, position: int, index: int) -> RowTime:
+        """Return the time of a row of a block."""
+        entry, rows = self._blocks[position]
+        return RowTime(entry.time, self._own_time(position, index - rows[0].number, len(rows)))
+
     def _find_category(self, code: float) -> Category | None:
         if code in self._shown.categories:
             return self._shown.categories[code]
-        for position in range(len(self._blocks)):
+        for position in self._alarming_blocks():
             categories = self._content_of(position)[0].categories
             if code in categories:
                 return categories[code]
         if self._history is None or code in _codes_of(self._shown.incidents):
             return None  # of an incident in a model file
         return self._history.category(code)
+
+    def _alarming_blocks(self) -> list[int]:
+        """Return the blocks with rows that are part of an anomalous point."""
+        if self._alarming is None:
+            alarms = [row.number for _, rows in self._blocks for row in rows if row.is_anomaly]
+            spans = [(rows[0].number, rows[-1].number + self._n_earlier) for _, rows in self._blocks]
+            self._alarming = [
+                i for i, (first, last) in enumerate(spans) if bisect_right(alarms, last) > bisect_left(alarms, first)
+            ]
+        return self._alarming
 
     def _own_time(self, position: int, i: int, n_rows: int) -> str | None:
         """Return the time that row i of a block carried; in a long block, only the latest rows have it as posted."""

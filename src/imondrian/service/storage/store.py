@@ -205,6 +205,10 @@ class Store:
             raise StorageError(f"The creation time of {name!r} is damaged: it is {created!r:.100}.")
         return StoredDetector(id_, name, _configuration(name, configuration), created)
 
+    def has_detector(self, detector: int) -> bool:
+        """Return True unless the detector has been removed."""
+        return self._database.execute("SELECT 1 FROM detectors WHERE id = ?", (detector,)).fetchone() is not None
+
     def add_detector(self, name: str, configuration: dict[str, Any], created: float) -> int:
         """Insert a detector, and return its id."""
         values = (name, json.dumps(configuration), created)

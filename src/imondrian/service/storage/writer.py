@@ -45,6 +45,7 @@ class Writer:
     def submit(self, operation: Operation, on_done: Callable[[Future[Any]], None] | None = None) -> Future[Any]:
         """Queue an operation; the future gets its result when the changes are on the disk, or the error.
 
+        An operation may run twice: again if the transaction that it shared with others was rolled back.
         `on_done` is called with the future in the thread of the writer, in the order of the operations. A callback that
         is added to the returned future may run in the calling thread instead, after those of later operations.
         """
@@ -109,15 +110,24 @@ class Writer:
             if job.is_read:
                 self._read(job)
         jobs = [job for job in batch if not job.is_read]
-        if not jobs:
-            return
+        if jobs:
+            self._write(jobs)
+
+    def _write(self, jobs: list[_WriteJob]) -> None:
+        """Run operations in one transaction; if it fails, run each in a transaction of its own.
+
+        So an operation gets only its own error: a snapshot that does not fit on the disk does not refuse small requests.
+        """
         try:
             with self._store.transaction():
                 results = [job.operation(self._store) for job in jobs]
         except Exception as error:  # noqa: BLE001 (every waiting thread must get an error)
+            if len(jobs) > 1:
+                for job in jobs:
+                    self._write([job])
+                return
             self.failure = error if isinstance(error, StorageError) else None
-            for job in jobs:
-                job.done.set_exception(error)
+            jobs[0].done.set_exception(error)
             return
         self.failure = None
         for job, result in zip(jobs, results, strict=True):
