@@ -116,7 +116,7 @@ class Writer:
     def _write(self, jobs: list[_WriteJob]) -> None:
         """Run operations in one transaction; if it fails, run each in a transaction of its own.
 
-        So an operation gets only its own error: a snapshot that does not fit on the disk does not refuse small requests.
+        So an operation gets only its own error: small requests succeed even if a snapshot does not fit on the disk.
         """
         try:
             with self._store.transaction():
