@@ -12,6 +12,7 @@ from imondrian.base.categories import MISSING_CODE, category_code
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables import column_contents, feature_columns
 from imondrian.tables.cells import MISSING_TEXTS
+from imondrian.tables.dates import DateFormat
 from imondrian.tables.feature_columns import (
     ColumnRules,
     FeatureColumn,
@@ -251,7 +252,8 @@ def test_a_model_decides_how_its_features_are_read():
     known = {"a": number("a", GERMAN), "t (weekday)": FeatureColumn("t (weekday)", "weekday", "t")}
     columns = TableColumns(frame)
     choice = columns.features_of_model(["b", "a", "c", "t (weekday)"], {"c", "t (weekday)"}, known, ColumnRules())
-    assert choice.columns == [number("b", NumberFormat()), known["a"], category("c"), known["t (weekday)"]]
+    weekday = known["t (weekday)"]._replace(date_format=DateFormat("%Y-%m-%d"))
+    assert choice.columns == [number("b", NumberFormat()), known["a"], category("c"), weekday]
     assert columns.points(choice.columns)[:, :3].tolist() == [
         [1.0, 1.234, category_code("1")],
         [2.0, 5.678, category_code("2")],
@@ -296,7 +298,31 @@ def test_weekday_and_hour_of_dates_can_be_features():
 
 
 def calendar_points(frame, features):
-    return TableColumns(frame).points(features).tolist()
+    columns, names = TableColumns(frame), [feature.name for feature in features]
+    known = dict(zip(names, features, strict=True))
+    return columns.points(columns.features_of_model(names, names, known, ColumnRules()).columns).tolist()
+
+
+def test_dates_that_may_have_day_and_month_swapped_are_refused_unless_the_model_knows_them():
+    iso = chosen(pl.DataFrame({"when": ["2024-05-13", "2024-05-19"]}), calendar=True).columns
+    doubtful, clear = pl.DataFrame({"when": ["03/05/2024", "04/05/2024"]}), pl.DataFrame({"when": ["13/05/2024"] * 2})
+    with pytest.raises(InvalidInputError, match=r"dates such as '03/05/2024': day and month could also be swapped"):
+        calendar_points(doubtful, iso)
+    assert calendar_points(clear, iso) == [[category_code("Monday")]] * 2
+    day_first = chosen(clear, calendar=True).columns
+    assert calendar_points(doubtful, day_first) == [[category_code("Friday")], [category_code("Saturday")]]
+    month_first = chosen(pl.DataFrame({"when": ["05/13/2024"] * 2}), calendar=True).columns
+    mostly_late = pl.DataFrame({"when": ["12/05/2024", *["13/05/2024"] * 4]})
+    assert calendar_points(mostly_late, month_first)[0] == [category_code("Sunday")]
+
+
+def test_all_batches_have_the_dates_of_the_first_one():
+    iso = chosen(pl.DataFrame({"when": ["2024-05-13", "2024-05-19"]}), calendar=True).columns
+    known = {feature.name: feature for feature in iso}
+    first = TableColumns(pl.DataFrame({"when": ["13/05/2024", "14/05/2024"]}))
+    features = first.features_of_model(list(known), list(known), known, ColumnRules()).columns
+    later = TableColumns(pl.DataFrame({"when": ["03/05/2024"]}))
+    assert later.points(features).tolist() == [[category_code("Friday")]]
 
 
 def test_the_calendar_of_a_model_is_the_same_in_every_notation_of_dates():

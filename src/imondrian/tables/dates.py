@@ -88,9 +88,40 @@ def related_formats(text: str) -> list[str]:
     return [other for other in related if other != text]
 
 
+def format_for_model(cells: pl.Series, date_format: DateFormat | None) -> DateFormat | None:
+    """Return the format of the dates or times in a table that a model is applied to.
+
+    That is the format of the model, unless the cells are in another one.
+
+    Parameters
+    ----------
+    cells : polars.Series
+        A column of the table, or of its first batch.
+    date_format : DateFormat or None
+        The format of the model; None if it was fitted on a column with the type of a date.
+
+    Raises
+    ------
+    InvalidInputError
+        If the cells are in another format, in which day and month could also be swapped.
+    """
+    present = cells.drop_nulls()
+    if present.is_empty() or present.dtype != pl.String:
+        return date_format
+    if date_format is not None and _n_parsed(_normalised(present), date_format.text) >= _MIN_SHARE * present.len():
+        return date_format
+    found = recognise_dates(present)
+    if found is not None and found.is_doubtful:
+        raise InvalidInputError(
+            f"The column {cells.name!r} contains dates such as {present[0]!r:.60}: day and month could also be swapped."
+            " Write the dates as the model knows them, or with the year first."
+        )
+    return found or date_format
+
+
 def weekdays(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
-    """Return the name of the weekday of each date, null where there is none; errors are those of `_in_any_format`."""
-    times = _in_any_format(cells, date_format)
+    """Return the name of the weekday of each date, null where there is none; errors are those of `_times_of`."""
+    times = _times_of(cells, date_format)
     if times.dtype == pl.Time:
         raise InvalidInputError(f"The column {cells.name!r} must contain dates, but contains times of day.")
     return times.dt.weekday().replace_strict(range(1, 8), _WEEKDAYS, default=None, return_dtype=pl.String)
@@ -98,11 +129,11 @@ def weekdays(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
 
 def hours(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
     """Return the hour of each time as text such as "14", null where there is none; errors as for `weekdays`."""
-    return _in_any_format(cells, date_format).dt.hour().cast(pl.String)
+    return _times_of(cells, date_format).dt.hour().cast(pl.String)
 
 
-def _in_any_format(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
-    """Return dates and times of a table; if none is in the format of the model, the format is recognised.
+def _times_of(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
+    """Return dates and times, whatever the type of the column; null where a cell is not in the format.
 
     Raises
     ------
@@ -114,8 +145,6 @@ def _in_any_format(cells: pl.Series, date_format: DateFormat | None) -> pl.Serie
     if cells.dtype in (pl.Datetime, pl.Time):
         return cells
     parsed = as_datetimes(cells, date_format)
-    if cells.dtype == pl.String and parsed.null_count() == cells.len():
-        parsed = as_datetimes(cells, recognise_dates(cells))
     if parsed.null_count() == cells.len() > cells.null_count():
         raise InvalidInputError(
             f"The column {cells.name!r} must contain dates or times, but contains values such as"

@@ -23,7 +23,7 @@ from imondrian.tables.cells import (
     without_missing_texts,
 )
 from imondrian.tables.column_contents import ColumnContent, content_of, with_common_decimal
-from imondrian.tables.dates import DateFormat, as_datetimes, hours, recognise_dates, weekdays
+from imondrian.tables.dates import DateFormat, as_datetimes, format_for_model, hours, recognise_dates, weekdays
 from imondrian.tables.number_formats import NO_RULES, FormatRules, NumberFormat, parse_formatted
 
 FeatureKind = Literal["number", "category", "weekday", "hour"]
@@ -124,7 +124,7 @@ class TableColumns:
     def features_of_model(
         self, names: list[str], categorical: Collection[str], known: Mapping[str, FeatureColumn], rules: ColumnRules
     ) -> FeatureChoice:
-        """Return how to read the features of a model; number formats that the model does not know are recognised.
+        """Return how to read the features of a model; formats that the model does not know are recognised.
 
         Parameters
         ----------
@@ -141,12 +141,19 @@ class TableColumns:
         contents = self._contents([name for name in numbers if name in self._frame.columns], rules)
         formats = {name: content.number_format for name, content in contents.items()}
         columns = [
-            known[name]
+            self._with_own_dates(known[name])
             if name in known and name not in formats
             else FeatureColumn(name, "category" if name in categorical else "number", name, formats.get(name))
             for name in names
         ]
         return FeatureChoice(columns, {}, _notes(columns, contents))
+
+    def _with_own_dates(self, feature: FeatureColumn) -> FeatureColumn:
+        """Return how to read a feature of a model, with the format in which the table has its dates."""
+        if feature.kind not in ("weekday", "hour") or feature.column not in self._frame.columns:
+            return feature
+        cells = category_cells(self._frame[feature.column])
+        return feature._replace(date_format=format_for_model(cells, feature.date_format))
 
     def points(self, features: Iterable[FeatureColumn]) -> Array:
         """Return the values of the features, one row per point.
