@@ -24,8 +24,8 @@ HOSTS = [f"host{i:03d}" for i in range(N_HOSTS)]
 def main() -> None:
     """Watch the hosts, save the fleet half-way, and go on with the saved one.
 
-    Nothing is flagged until the window of a host is full (256 rows). By default this begins after 32 rows, when it is
-    not yet clear what is rare: here that gives 125 incidents instead of 35.
+    Nothing is flagged until the window of a host is full (256 rows). By default, rows are flagged after the first 32,
+    when it is not yet clear what is rare: this would give 125 incidents instead of 35.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "hosts.db"
@@ -33,7 +33,7 @@ def main() -> None:
         with Fleet(n_features=3, store=path, max_bytes=400_000_000, warm_up=256, borrow=False) as fleet:
             watch(fleet, range(MINUTES // 2))
             fleet.save()
-        with Fleet.load(path, max_bytes=400_000_000) as fleet:  # after a restart: goes on where it was saved
+        with Fleet.load(path, max_bytes=400_000_000) as fleet:  # as after a restart
             watch(fleet, range(MINUTES // 2, MINUTES))
             seconds = time.perf_counter() - started
             print(f"{fleet.n_rows:,} rows of {len(fleet):,} hosts in {seconds:.1f} s")

@@ -67,7 +67,7 @@ def main(folder: Path) -> None:
 
 @contextmanager
 def running_service(data: str) -> Iterator[None]:
-    """Return a context manager that runs a service."""
+    """Run a service until the context ends."""
     command = [sys.executable, "-m", "imondrian", "serve", "--data", data, "--port", str(PORT)]
     process = subprocess.Popen(command)
     try:
@@ -119,7 +119,7 @@ def orders() -> list[dict[str, Any]]:
 
 
 def requests() -> list[dict[str, Any]]:
-    """Return the requests of a web site every ten minutes, with a peak in the evening; one night it does not sleep."""
+    """Return the requests to a web site every ten minutes, with peaks by day; one night is as busy as a day."""
     rng, steps, start = np.random.default_rng(5), np.arange(5_000), np.datetime64("2026-03-01T00:00:00")
     hours = steps / 6 % 24
     values = 300 + 700 * np.exp(-(((hours - 19) / 4) ** 2)) + 300 * np.exp(-(((hours - 11) / 3) ** 2))

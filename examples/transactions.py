@@ -50,7 +50,7 @@ def generate_payments() -> tuple[pl.DataFrame, np.ndarray]:
     amount[frauds[20:]], hour[frauds[20:]], days[frauds[20:]] = rng.uniform(300, 500, 10), 3.0, 25.0
     columns = {"shop": shop, "country": country, "amount": amount.round(2), "hour": hour, "days_since_last": days}
     payments = pl.DataFrame(columns)
-    is_missing = pl.Series(rng.random(N_PAYMENTS) < 0.05)  # the first payments of a card have no last one
+    is_missing = pl.Series(rng.random(N_PAYMENTS) < 0.05)  # the first payment of a card has no previous one
     is_fraud = np.zeros(N_PAYMENTS, bool)
     is_fraud[frauds] = True
     gaps = pl.when(is_missing).then(None).otherwise(pl.col("days_since_last")).alias("days_since_last")

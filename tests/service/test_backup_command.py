@@ -6,15 +6,18 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
 
 from imondrian.service.client import ServiceError
+from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import StorageError
+from imondrian.service.http.asgi import create_app
+from imondrian.service.limits import Limits
 from imondrian.service.storage.store import FILE, Store
-from tests.service.serving import SMALL, Service, free_port
+from tests.service.serving import SMALL, Service, ThreadServer, free_port, wait_until
 
 TOKEN = "0123456789abcdef"  # noqa: S105
 
@@ -133,3 +136,41 @@ def test_a_copy_left_over_by_a_killed_process_is_replaced_or_deleted_at_the_next
     Store(tmp_path).close()
     assert not any(path.exists() for path in left_over)
     assert (tmp_path / f"{FILE}.backup").exists()
+
+
+def fill(registry, n_mebibytes):
+    for _ in range(n_mebibytes):
+        registry.writer.write(Store.write_filler)
+
+
+@pytest.mark.parametrize("seconds", [60.0, 1.0])
+def test_slow_readers_of_backups_hold_one_copy_and_not_for_ever(tmp_path, monkeypatch, seconds):
+    registry = Registry(tmp_path, limits=Limits(backup_seconds=seconds, backup_rate=2**40))
+    fill(registry, 32)  # more than the buffers of a socket
+    make_copy, copies = registry.backup, []
+
+    def counted():
+        assert all(file.closed for file in copies)
+        file, n_bytes = make_copy()
+        copies.append(file)
+        return file, n_bytes
+
+    monkeypatch.setattr(registry, "backup", counted)
+    with ThreadServer(create_app(registry)) as server, ExitStack() as stack:
+        slow = [stack.enter_context(server.connect()) for _ in range(3)]
+        for connection in slow:
+            connection.sendall(b"GET /backup HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            wait_until(lambda: copies)
+        if seconds > 10.0:
+            slow[0].close()
+            assert len(read_all(slow[1])) > 32 * 2**20
+        else:  # all of them are cut off, one after the other
+            wait_until(lambda: len(copies) == 3 and all(file.closed for file in copies))
+            assert all(len(read_all(connection)) < 32 * 2**20 for connection in slow)
+
+
+def read_all(connection):
+    content = bytearray()
+    while chunk := connection.recv(2**20):
+        content += chunk
+    return content

@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
 
 
 def compare(table: str, rows: Iterable[Row]) -> dict[TableCell, Comparison]:
-    """Return the means over seeds and folds with the paper's results, by table cell."""
+    """Return, for each table cell, our mean over seeds and folds and the paper's result."""
     groups: dict[TableCell, list[Row]] = defaultdict(list)
     for row in rows:
         groups[TableCell(table, row["method"], row["set"], row["part"])].append(row)

@@ -1,4 +1,4 @@
-"""Checks of differences between our results and the paper's: the effect of each possible cause is measured."""
+"""Measure the effect of possible causes of differences between our results and the paper's."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -135,9 +135,9 @@ CHECKS = {
     "script-ospca1": Check(
         "online",
         ("ospca1",),
-        "The authors' published script is not osPCA as described: to every entry of the covariance it adds the squared"
-        " length of the row instead of the outer product of the row with itself; it does not update the mean; and"
-        " it scores a row only once, when it arrives.",
+        "The authors' published script is not osPCA as described: it adds the squared length of the row to every entry"
+        " of the covariance, instead of adding the outer product of the row with itself; it does not update the mean;"
+        " and it scores a row only once, when it arrives.",
         _script(lambda _seed: PublishedOsPCA1()),
         _SEEDS[:1],
     ),

@@ -1,7 +1,7 @@
 """Time and memory for a stream of the size of CICIDS 2017 Wednesday: 691,406 rows of 77 features.
 
 The paper's online mode stores every row in every tree, which would need tens of gigabytes here. A forest with a window
-needs constant memory; this measures how much, and how long the stream takes, in a separate process. The rows are
+needs constant memory. Its memory and the time for the stream are measured in a separate process. The rows are
 generated, and detection quality is not measured.
 """
 
@@ -101,7 +101,7 @@ def generated_rows(n_rows: int, seed: int) -> Iterator[Array]:
 
 
 def _peak_bytes() -> int:
-    """Return the peak memory of this process; getrusage would return its parent's, if that was larger."""
+    """Return the peak memory of this process; on Linux, getrusage could return the larger peak of its parent."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS

@@ -1,6 +1,6 @@
 """The compared systems by name.
 
-They are those of Tables II and III with the paper's settings, our variants, and those of the quality comparison.
+They are the systems of Tables II and III with the paper's settings, our variants, and those of the quality comparison.
 """
 
 from collections.abc import Callable
@@ -23,10 +23,10 @@ from imondrian.experiments.baselines.oversampling_pca import OversamplingPCA
 from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, Standardised
 from imondrian.experiments.forest_detector import ForestDetector
 
-_WARM_UP_ROWS = 2_100  # enough to compile the kernels for many rows, too
+_WARM_UP_ROWS = 2_100  # enough rows to compile also the kernels for many rows
 _PSI = 256  # points per tree in the paper's batch experiments
 _NEIGHBOURS = 10  # of LOF in the paper
-_OVERSAMPLING = 0.1  # of osPCA in the paper
+_OVERSAMPLING = 0.1  # ratio of copies in the paper's osPCA
 
 
 class Method(NamedTuple):

@@ -17,12 +17,12 @@ class PublishedResult(NamedTuple):
 
 
 class TableCell(NamedTuple):
-    """A cell of the paper's tables: "batch" (Table II) or "online" (III), method, set, and train, test or stage."""
+    """A cell of the paper's tables."""
 
-    table: str
+    table: str  # "batch" (Table II) or "online" (Table III)
     method: str
     set: str
-    part: str
+    part: str  # "train" or "test" in Table II, a stage in Table III
 
 
 TITLES = {  # of data sets, as in the paper

@@ -1,7 +1,7 @@
 """The compared systems as implemented in the authors' published scripts, only to explain Table III.
 
-They differ from their descriptions. With the stages of those scripts, they give the results of the paper to two digits,
-except for some on Satellite. The systems as described in their sources are in `baselines`.
+These implementations differ from the descriptions of the systems. With the stages of the scripts, they give the paper's
+results to two digits, except for some results on Satellite. The package `baselines` has the systems as described.
 """
 
 from abc import ABC, abstractmethod
@@ -73,11 +73,11 @@ class PublishedForest(_StoredRows):
 
 
 class Moments(NamedTuple):
-    """Moments of the rows that each row is compared with: their number, sum, and sum of outer products."""
+    """For each of k rows, moments of the rows it is compared with: their number, sum, and sum of outer products."""
 
-    n: Array  # k
-    total: Array  # k x d
-    products: Array  # k x d x d
+    n: Array  # of shape (k,)
+    total: Array  # of shape (k, d)
+    products: Array  # of shape (k, d, d)
 
     @property
     def mean(self) -> Array:
@@ -93,7 +93,7 @@ class Moments(NamedTuple):
 class PublishedScript(ABC):
     """Scores each row once, on arrival: in the first stage against the other rows, later against all earlier rows."""
 
-    times_learned = 1.0  # how often a later row is counted
+    times_learned = 1.0  # how often a row of a later stage is counted
 
     def __init__(self, ratio: float = 0.1) -> None:
         self.ratio = ratio

@@ -24,7 +24,7 @@ from imondrian.experiments.splits import N_FOLDS, n_folds_of
 from imondrian.experiments.worker_pool import ParallelMap, worker_pool
 from imondrian.plots import write_figure
 
-_LARGE = "cicids"  # the online experiment uses a generated stream of this size instead
+_LARGE = "cicids"  # the online experiment uses a generated stream of the size of this set instead
 _PAPER_SETS = tuple(name for name in datasets.names("paper") if name != _LARGE)
 _PLANE_TITLES = {
     synthetic_experiment.HALF: "s > 0.5",
@@ -39,8 +39,8 @@ class Plan(NamedTuple):
     """What to run, on which data, how often, and where to write the results."""
 
     output: Path
-    data: str | None = None  # data folder; None: the one named by IMONDRIAN_DATA, or downloads
-    datasets: tuple[str, ...] = ()  # empty: those of the paper, or all open ones
+    data: str | None = None  # data folder; None: the folder named by IMONDRIAN_DATA, or downloads
+    datasets: tuple[str, ...] = ()  # empty: the default sets of each experiment
     methods: tuple[str, ...] = ()  # empty: all
     n_seeds: int | None = None  # None: the default of each experiment
     n_folds: int = N_FOLDS
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The input of an experiment: the names of its sets, the loaded ones, its methods, and the plan."""
+    """The input of an experiment: the names of its sets, the sets that were loaded, its methods, and the plan."""
 
     names: list[str]
     sets: list[Dataset]

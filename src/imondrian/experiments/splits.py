@@ -46,9 +46,9 @@ def stratified_folds(data: Dataset, n_folds: int, seed: int) -> list[Split]:
 def published_stages(data: Dataset) -> list[Array]:
     """Split a set into the stages behind Table III, like the authors' published scripts.
 
-    Four times, a fifth of all rows is drawn at random, stratified by class, from those that remain, always with the
-    same seed; the last stage is the rest. (The classes are in the order of those scripts, anomalies first, because the
-    draw depends on it.)
+    Four times, a fifth of all rows is drawn from the remaining rows at random, stratified by class, always with the
+    same seed. The rest is the last stage. The classes are in the same order as in the scripts, anomalies first, because
+    the draw depends on their order.
     """
     is_normal, remaining, stages = data.y == 0, np.arange(len(data.y)), []
     splitter = StratifiedShuffleSplit(n_splits=1, test_size=len(data.y) // N_STAGES, random_state=_STAGES_SEED)

@@ -42,6 +42,8 @@ class Limits(NamedTuple):
     parsed_at_once: int = 1  # large bodies: parsing holds the GIL most of the time
     copies_at_once: int = 2  # of detectors, for reads that need a private copy
     large_responses_at_once: int = 2  # histories, lists and explanations: writing JSON also holds the GIL
+    backup_seconds: float = 60.0  # in which a client must read a backup, plus a second for every `backup_rate` bytes
+    backup_rate: int = 256 * KIB
     listeners: int = 100  # connections that wait for events
     incidents: int = 1_000  # in a response
     waiting_for_slot: int = 100  # requests that may wait for each kind of slot

@@ -1,4 +1,4 @@
-"""Points on the workers: Arrow columns of features become points, with codes for categories and NaN for gaps."""
+"""Convert Arrow columns of features to points, on the workers, with codes for categories and NaN for gaps."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its stubs lack it
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # missing in pyspark's stubs
 
 from imondrian.base.categories import MISSING_CODE, category_codes, category_text, is_missing
 from imondrian.base.errors import InvalidInputError
@@ -46,7 +46,7 @@ def coded_column(column: Column, features: Features) -> Column:
 
 
 def category_texts(column: Any, rows: Iterable[int], features: Features) -> list[dict[int, str]]:
-    """Return the texts of the categories in some rows, by feature; missing ones are left out."""
+    """Return the texts of the categories in some rows, by feature; missing categories are left out."""
     values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     value_at = _value_in_struct(values) if pa.types.is_struct(values.type) else _value_in_array(values)
     found = [{j: value_at(i, j) for j in features.categorical} for i in rows]
@@ -54,7 +54,11 @@ def category_texts(column: Any, rows: Iterable[int], features: Features) -> list
 
 
 def usable_rows(points: Array, categorical: tuple[int, ...], missing: str) -> Array:
-    """Return a mask of the usable points: with a value, none above MAX_VALUE, and with "raise" no missing number."""
+    """Return a mask of the usable points.
+
+    A usable point has at least one value, no value above MAX_VALUE in absolute value, and, if `missing` is "raise", no
+    missing number.
+    """
     if not categorical and all_within_limit(points.ravel()):
         return np.ones(len(points), np.bool_)
     is_usable = ~(np.abs(points) > MAX_VALUE).any(axis=1) & have_values(points, categorical)
@@ -110,7 +114,7 @@ def _numbers(column: Any, name: str) -> Array:
     if _is_text(column.type):
         raise InvalidInputError(f"The feature {name!r} is a number in the model, but text in the frame.")
     if pa.types.is_decimal(column.type):
-        return _decoded(column, lambda values: [float(value) for value in values.to_pylist()], np.nan)  # as Spark casts
+        return _decoded(column, lambda values: [float(value) for value in values.to_pylist()], np.nan)  # as in Spark
     numbers: Array = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return numbers
 

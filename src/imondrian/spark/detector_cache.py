@@ -1,4 +1,4 @@
-"""Cache of detectors between micro-batches: Spark's state store holds their bytes, each worker caches objects."""
+"""Cache of detectors between micro-batches: Spark's state store holds their bytes, and each worker caches objects."""
 
 from collections import OrderedDict
 
@@ -23,7 +23,7 @@ class DetectorCache:
         self._n_bytes = 0
 
     def pop(self, content: bytes) -> StreamDetector:
-        """Return the detector with these bytes, removed from the cache, or else loaded; the caller may change it."""
+        """Remove the detector with these bytes from the cache, or load it, and return it; the caller may change it."""
         detector = self._cached.pop(digest_of(content), None)
         if detector is not None:
             self._n_bytes -= detector.n_bytes

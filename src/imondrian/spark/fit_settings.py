@@ -1,4 +1,4 @@
-"""Settings of a forest on Spark, with the values of the preset filled in, checked before any work starts."""
+"""Fill in the values of the preset in the settings of a forest on Spark, and check them before any work starts."""
 
 from typing import Any, NamedTuple, Self
 

@@ -48,10 +48,10 @@ def fit(  # noqa: PLR0913
 ) -> "IsolationMondrianForest":
     """Fit a forest to the rows of a distributed frame.
 
-    Each tree has its own uniform sample of the rows, drawn in one pass: the rows with the smallest keys, which depend
-    only on the seed, the tree and the row (each copy of a row has its own key). The forest is therefore the same, bit
-    for bit, regardless of partitioning, number of executors and row order. To count the copies, Spark shuffles the
-    distinct rows of each partition. The samples are collected on the driver, which builds the trees.
+    Each tree has its own uniform sample of the rows, drawn in one pass: the rows with the smallest random keys. A key
+    depends only on the seed, the tree and the row; each copy of a row has its own key. The forest is therefore the
+    same, bit for bit, regardless of partitioning, number of executors and row order. To count the copies, Spark
+    shuffles the distinct rows of each partition. The samples are collected on the driver, which builds the trees.
 
     Parameters
     ----------
@@ -71,14 +71,15 @@ def fit(  # noqa: PLR0913
     scale : "preset", None, "std" or one weight per feature, default="preset"
         As in `MondrianForest`; "std" uses the standard deviations of all samples together.
     threshold : "preset", "auto", "kmeans", float, or a string such as "top 5%", default="preset"
-        Which rows are anomalies, as on the command line. A number p below 0.5: those whose surprise is above -log10(p),
+        Which rows are anomalies, as on the command line. A number p below 0.5: rows whose surprise is above -log10(p),
         so an ordinary row is flagged with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that
-        share of the rows. "kmeans": those above the midpoint of two clusters of scores. 0.5, or "score 0.6": those with
-        a score above it. "auto": 0.001 with the preset "practice", 0.5 with "paper". "preset": "auto" with "practice",
-        "kmeans" with "paper". It is computed from the scores of the rows that the trees hold.
+        share of the rows. "kmeans": rows with a score above the midpoint of the means of two clusters of scores. 0.5,
+        or "score 0.6": rows with a score above this number. "auto": 0.001 with the preset "practice", 0.5 with "paper".
+        "preset": "auto" with "practice", "kmeans" with "paper". The threshold is computed from the scores of the rows
+        that the trees hold.
     categorical : sequence of str or int, or mask, default=()
-        Further features that are categories: columns of numbers for which only equality counts, by name; or, if one
-        column holds the features, their indices. A missing value is a category of its own.
+        Further features that are categories, that is, numbers for which only equality counts. They are given by the
+        names of their columns or, if one column holds all features, by index. A missing value is a category of its own.
     missing : "median", "indicator" or "raise", default="median"
         What to do with missing numbers (null or NaN). "median": replace them by the median of the column in all samples
         together. "indicator": also add a yes/no feature for each column with gaps. "raise": the row cannot be used.

@@ -21,9 +21,9 @@ class GroupFleet(Fleet):
         return self._seed
 
     def detached(self, key: Key, missing: str) -> StreamDetector:
-        """Forget a key; return a `StreamDetector` that continues like its detector, with this rule for missing numbers.
+        """Forget a key, and return a `StreamDetector` that continues in its place and accepts missing numbers.
 
-        If the fleet does not have the key, the detector is new.
+        `missing` is its rule for missing numbers. If the fleet does not have the key, the detector is new.
         """
         if key not in self:
             return StreamDetector(**self.parameters | {"missing": missing})

@@ -61,7 +61,7 @@ class GroupResults(NamedTuple):
 
 
 def fits_fleet(detector: StreamDetector) -> bool:
-    """Return True if a fleet can process what this detector processes, except rows with missing numbers."""
+    """Return True if a fleet can process the rows of this detector, except rows with missing numbers."""
     parameters = detector.parameters
     return (
         parameters["preset"] != "series"
@@ -115,7 +115,7 @@ class KeyGroup:
         return detectors + sum(fleet.n_bytes for fleet in self._fleets.values())
 
     def process(self, keys: Any, X: Array, settings: GroupSettings) -> GroupResults:
-        """Score, label and learn rows. The rows of a key are processed in their order.
+        """Score, label and learn rows. The rows of a key are processed in the given order.
 
         With `on_error="raise"`, an unusable row raises an InvalidInputError; with "skip", it has the score NaN.
         """
@@ -163,7 +163,7 @@ class KeyGroup:
         return rule
 
     def _hide_unusable(self, codes: Array, names: list[str], points: Array, settings: GroupSettings) -> None:
-        """Replace unusable points by NaN; raise InvalidInputError if on_error is "raise"."""
+        """Replace unusable points by NaN or, if on_error is "raise", raise InvalidInputError."""
         if all_within_limit(points.ravel()):
             return
         rules = np.array([self._missing(name) for name in names])[codes]
@@ -205,7 +205,7 @@ class KeyGroup:
 
     @classmethod
     def from_bytes(cls, content: bytes, n_groups: int, spare: Self | None = None) -> Self:
-        """Return the group that `to_bytes` has written. It takes over the tables of `spare`, which loses its keys.
+        """Return the group that `to_bytes` has written; it reuses the tables of the group `spare`, whose keys are lost.
 
         Raises
         ------
@@ -316,8 +316,8 @@ class GroupCache:
     """The groups that a worker wrote last, so that they need not be read again.
 
     The valid state is always the one in the state store. A cached group is used only if its digest is that of the
-    state, so that the group of another batch, or of a failed attempt, is never used instead. Otherwise, the group that
-    is read takes over the tables of the cached one.
+    state, so that the group of another batch, or of a failed attempt, is never used instead. Otherwise, the group is
+    read from the state, into the tables of the cached group.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
@@ -326,9 +326,9 @@ class GroupCache:
         self._n_bytes = 0
 
     def pop(self, name: Hashable, content: bytes, n_groups: int) -> KeyGroup:
-        """Return the group with these bytes: the cached one, which leaves the cache, or one that is read.
+        """Remove the group with these bytes from the cache, or read it from them, and return it.
 
-        The caller may change it.
+        The caller may change the group.
         """
         check_group(content)
         digest, group = self._removed(name)

@@ -133,7 +133,7 @@ def score_by_key(  # noqa: PLR0913
         As in `score`.
     """
     if kind is not None:
-        score_kind(kind)  # checks it
+        score_kind(kind)  # raises an error if the kind is unknown
     keys = checked_names(df, key)
     _check_models(df, models, keys)
     column, feature_info = features_of_unknown_models(df, features)
@@ -153,7 +153,7 @@ def score_by_key(  # noqa: PLR0913
 def _check_models(df: DataFrame, models: DataFrame, keys: list[str]) -> None:
     """Raise InvalidInputError unless the key columns have the same types in both frames.
 
-    Values of different types are partitioned differently.
+    Otherwise, Spark would send the rows and the model of a key to different partitions.
     """
     checked_names(models, [*keys, _MODEL])
     for name in keys:

@@ -14,9 +14,9 @@ from imondrian.models.distributed import Categories, DrawnSamples, Samples, smal
 from imondrian.spark.arrow_points import points_of, usable_rows
 from imondrian.spark.point_columns import POINT, Features
 
-# Part -1 has the totals and an unusable row; part t < n_trees has the keys and points of the sample of tree t. Each of
-# the parts after these has the codes and counts of one bucket of the categories of one feature: a feature is divided
-# into buckets so that no worker merges all its categories.
+# A partition returns numbered parts, each with two arrays. Part -1 has the totals and an unusable row. Part t < n_trees
+# has the keys and points of the sample of tree t. Each later part has the codes and counts of some categories of one
+# feature: they are divided into buckets so that no worker merges all categories of a feature.
 _PARTS = "part int, first binary, second binary"  # arrays of float64
 _TOTALS = -1
 _N_BUCKETS = 16
@@ -34,7 +34,7 @@ class UnusableRows(NamedTuple):
 def draw_samples(
     df: DataFrame, column: Column, features: Features, forest: MondrianForest, missing: str
 ) -> tuple[DrawnSamples | None, UnusableRows]:
-    """Draw the samples of a forest from the rows of a frame, in one pass; None if no row is usable."""
+    """Draw the samples of a forest from the rows of a frame, in one pass; the samples are None if no row is usable."""
     rows = df.select(column.alias(POINT)).groupBy(POINT).count()
     drawn = rows.mapInArrow(_drawer(forest, features, missing), _PARTS).groupBy("part")
     collected = drawn.applyInArrow(_merger(forest), _PARTS).collect()
@@ -114,7 +114,7 @@ def _merged_sample(arrays: list[tuple[Array, Array]], max_samples: int) -> tuple
 
 
 def _merged_categories(arrays: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Add up counts; keep at most one category more than a forest can hold, which tells it that some were dropped."""
+    """Add up counts; keep at most one category more than a forest can hold, to tell it that categories were dropped."""
     codes, counts = most_frequent(*summed_categories(arrays), MAX_CATEGORIES + 1)
     return codes, counts.astype(np.float64)
 

@@ -203,7 +203,7 @@ class IsolationMondrianForestModel(Model, _Parameters, MLReadable["IsolationMond
         return float(self._fitted.threshold)
 
     def fitted_model(self) -> FittedModel:
-        """Return the fitted model; `imondrian.save(model, path)` writes it like that of the scikit-learn estimator."""
+        """Return the fitted model; `imondrian.save(model, path)` writes it to a file like a scikit-learn estimator."""
         return self._fitted
 
     def _transform(self, dataset: DataFrame) -> DataFrame:

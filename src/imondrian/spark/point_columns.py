@@ -26,7 +26,7 @@ class Features(NamedTuple):
 
     names: list[str] | None  # None if one column holds them all
     n_features: int | None  # None if known only from the rows
-    categorical: tuple[int, ...] = ()  # which of them are categories
+    categorical: tuple[int, ...] = ()  # indices of the features that are categories
 
     def name(self, j: int) -> str:
         """Return the name of feature j, or its number if it has none."""
@@ -58,7 +58,7 @@ def features_to_learn(df: DataFrame, features: str | Sequence[str], categorical:
 def features_of_model(
     df: DataFrame, features: str | Sequence[str], categorical: Collection[int]
 ) -> tuple[Column, Features]:
-    """Like `features_to_learn` for a model in which these features are categories."""
+    """Like `features_to_learn`, for a model in which the features with the indices `categorical` are categories."""
     column, chosen = _column_of_arrays(df, features), tuple(categorical)
     if column is not None:
         return column, Features(None, None, chosen)
@@ -71,7 +71,7 @@ def features_of_model(
 
 
 def features_of_unknown_models(df: DataFrame, features: str | Sequence[str]) -> tuple[Column, Features]:
-    """Like `features_of_model` for models that only the workers know: all columns keep their types."""
+    """Like `features_of_model`, for models that only the workers know: all columns keep their types."""
     column = _column_of_arrays(df, features)
     if column is not None:
         return column, Features(None, None)
@@ -93,7 +93,7 @@ def with_feature_count(df: DataFrame, column: Column, features: Features, catego
 
 
 def with_known_count(features: Features, n_features: int, categorical: Any) -> Features:
-    """Return the features of one column with their number, and with the categories that `categorical` lists."""
+    """Return the features of an array or vector column with their number, and the categories in `categorical`."""
     chosen = tuple(column_indices(categorical, n_features, None))
     return features._replace(n_features=n_features, categorical=chosen)
 
@@ -169,7 +169,7 @@ def _check_type(df: DataFrame, name: str, allowed: str, *, is_category: bool) ->
 
 
 def _column_of_arrays(df: DataFrame, features: str | Sequence[str]) -> Column | None:
-    """Return the column of arrays or vectors that holds all features as arrays; None if there is none."""
+    """Return the column of arrays or vectors that holds all features, as arrays; None if they are separate columns."""
     if not isinstance(features, str):
         return None
     data_type = _type_of(df, checked_names(df, [features])[0])
@@ -192,7 +192,7 @@ def _number_column(name: str) -> Column:
 
 
 def _category_column(df: DataFrame, name: str) -> Column:
-    """Return a column of categories in which a missing one is null and text is compared by its bytes."""
+    """Return a column of categories in which missing values are null and text is compared by its bytes."""
     column, data_type = column_named(name), _type_of(df, name)
     if isinstance(data_type, StringType):
         return column.cast("string")  # without a collation

@@ -1,4 +1,4 @@
-"""Result columns, computed on the workers from Arrow columns of features: score, surprise, label, explanations."""
+"""Compute result columns (score, surprise, label, explanations) on the workers, from Arrow columns of features."""
 
 from typing import Any, NamedTuple, Self
 

@@ -1,4 +1,4 @@
-"""Fitted models from samples: missing numbers in the samples are replaced, then the trees are built."""
+"""Fit a model on samples: replace missing numbers in the samples, then build the trees."""
 
 from dataclasses import replace
 from typing import Any

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its stubs lack it
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # missing in pyspark's stubs
 
 from imondrian.base.column_names import SCORE, SURPRISE
 from imondrian.base.errors import InvalidInputError
@@ -45,25 +45,26 @@ def score(  # noqa: PLR0913
         Name of the column of scores, which are in (0, 1); higher is more anomalous.
     explain : bool or str, default=False
         Whether to add a column that maps each feature to its part of the score, negative where the value is too low. A
-        str is the name of the column; True: "explanation".
+        str is the name of the column; True means "explanation".
     label : str, optional
         Name of a boolean column to add: whether the score is above the model's threshold (0.5 for a MondrianForest).
     surprise : str or None, default="surprise"
-        Name of the column of surprises: -log10 of the probability that an ordinary row has a score as high, from the
-        distribution of scores in the model or, if it has none or with another `kind`, from the scores of the points
-        that its forest holds. None: no such column.
+        Name of the column of surprises, or None for no such column. The surprise is -log10 of the probability that an
+        ordinary row has a score at least as high. The probability comes from the distribution of scores in the model.
+        If the model has none, or if `kind` is not the model's own, it comes from the scores of the points in the
+        forest.
     kind : "depth", "expected" or "size", optional
         The score to use instead of the model's own ("depth" for a MondrianForest).
     explain_text : bool or str, default=False
         Whether to add a column with the explanation of each anomaly in words, such as "country = KP (never seen), 41%;
-        amount = 99,999 (high; expected 4 to 210), 38%"; null for other rows. A str is the name of the column; True:
-        "explanation_text".
+        amount = 99,999 (high; expected 4 to 210), 38%"; null for other rows. A str is the name of the column; True
+        means "explanation_text".
     on_error : "raise" or "skip", default="raise"
         How to handle a row that cannot be used (an infinite value, no value at all, or a missing number if the model
         was fitted with ``missing="raise"``): fail, or set its score to null.
     """
     if kind is not None:
-        score_kind(kind)  # checks it
+        score_kind(kind)  # raises an error if the kind is unknown
     broadcast_model = BroadcastModel(df.sparkSession, to_bytes(model))
     fitted = broadcast_model.model()
     column, feature_info = features_of_model(

@@ -121,8 +121,8 @@ def watch(  # noqa: PLR0913
 
     The results of a key are those of a `StreamDetector` with these settings, bit for bit; all keys have the same seed.
     The detectors are in Spark's state store: after a crash they are restored from the checkpoint and continue bit for
-    bit. Rows of one micro-batch have no order: those of a key are sorted by `time`, and rows with the same time, or all
-    if `time` is not given, by a hash of their values.
+    bit. The rows of a micro-batch have no order, so the rows of each key are sorted by `time`. Rows with the same time,
+    or all rows if `time` is not given, are sorted by a hash of their values.
 
     Parameters
     ----------
@@ -133,8 +133,9 @@ def watch(  # noqa: PLR0913
     features : list of str, or str
         Columns of numbers, text and booleans, or one column of arrays or vectors. Text and booleans are categories.
     window, max_samples, n_trees : int or "preset", default="preset"
-        As in `StreamDetector`. By default 256, 64 and 24, because there is one detector for each key; with the preset
-        "series", those of `StreamDetector`: 15 MB per key for one feature, so choose a smaller window for many keys.
+        As in `StreamDetector`. By default 256, 64 and 24, because there is one detector for each key. With the preset
+        "series", the defaults are those of `StreamDetector`: a key with one feature needs 15 MB, so choose a smaller
+        window if there are many keys.
     threshold, preset, kind, scale
         As in `StreamDetector`. The preset "series" uses the times in `time`, with the hour in the time zone of the
         session.
@@ -143,9 +144,9 @@ def watch(  # noqa: PLR0913
     n_groups : int, default=64
         Number of groups into which the keys are divided. The detectors of a group are one value in the state store, and
         its rows are processed in one pass. Choose about one group for 10 to 50 keys, and at least twice as many as
-        cores. It cannot be changed for a checkpoint. It has no effect where each key has its own state: with the preset
-        "series", categories, `missing="indicator"`, a shingle, `learn_anomalies=False`, and keys that are
-        collated text or nested.
+        cores. It cannot be changed for a checkpoint. It has no effect if each key has its own state. This is the case
+        with the preset "series", categories, `missing="indicator"`, a shingle, `learn_anomalies=False`, or a key whose
+        values are nested, intervals, or text with a collation.
     time : str, optional
         A column of timestamps, by which the rows of a micro-batch are ordered. With the preset "series", also the times
         of the rows; a null is an unknown time.
@@ -223,16 +224,16 @@ def watch(  # noqa: PLR0913
 
 
 def _is_exact(data_type: DataType) -> bool:
-    """Return True if two values of this type are the same key if and only if their texts are equal."""
+    """Return True if values of this type are equal exactly when their texts are equal."""
     if isinstance(data_type, StringType):
         return data_type.collation == StringType().collation
     return isinstance(data_type, _EXACT_TYPES)
 
 
 def _sizes(preset: StreamPresetName, sizes: dict[str, Any]) -> dict[str, Any]:
-    """Return window, samples and trees with each value "preset" replaced, unless the preset is "series".
+    """Return `sizes` with each value "preset" replaced by its default for detectors with a key.
 
-    That preset has its own values.
+    With the preset "series", return `sizes` unchanged: that preset has its own values.
     """
     if preset == SERIES:
         return sizes
@@ -401,7 +402,7 @@ def _process_group(
 
 
 def _ignore_warnings_of_spark() -> None:
-    """Ignore a warning that Spark itself causes, once for each key."""
+    """Ignore a warning that Spark's own code causes for every key."""
     warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
 
 
@@ -413,7 +414,7 @@ def _in_order_of_rows(ordered: GroupResults, order: Array) -> GroupResults:
 
 
 def _store(name: Hashable, group: KeyGroup, state: GroupState, now: int, *, uses_watermark: bool) -> None:
-    """Remove idle keys of a group, store the others, and set the timeout for the next one that may become idle."""
+    """Remove idle keys of a group, store the others, and set the timeout for the next key that may become idle."""
     group.remove_before(now)
     if group.n_keys == 0:
         state.remove()

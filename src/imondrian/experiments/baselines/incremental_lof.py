@@ -51,7 +51,7 @@ class IncrementalLOF:
     >>> lof = IncrementalLOF(n_neighbors=2).fit([[0.0], [1.0], [2.5], [3.0]])
     >>> lof.learned_scores().round(3)
     array([1.071, 1.071, 0.938, 0.938])
-    >>> lof.extend([[20.0]]).n_updates  # it is not a neighbour of any other row
+    >>> lof.extend([[20.0]]).n_updates  # the new row is not a neighbour of any other row
     UpdateCounts(n_densities=1, n_factors=1)
     >>> lof.score([[2.0], [9.0]]).round(3)
     array([0.804, 3.571])

@@ -17,14 +17,13 @@ class OnlineOversamplingPCA(DirectionDetector):
     and r n copies of d by y v, is (b sum y_i d_i + y d) / (b sum y_i^2 + y^2) with b = 1 / (n r). The score is
     1 - |cosine| of the angle between u and v. The sums are computed once; a target costs O(n_features) operations. v is
     also the result of one step of the power method from u with a constant mean: if the first two principal axes are
-    about equally long, it is far from the direction of `OversamplingPCA`, and a target orthogonal to u turns nothing,
+    about equally long, v is far from the direction of `OversamplingPCA`. A target orthogonal to u turns nothing,
     however distant it is.
 
-    Differences: the mean and second moments are stored, and u is the first eigenvector, whereas [Lee2013] stores
-    only u and updates it with every row by the same least squares; rows may therefore arrive in any order, one by one
-    or at once. All rows are learned, whereas [Lee2013] would exclude those it finds anomalous. The mean does not
-    include the copies; the authors' program measures d from the mean with copies, which is equivalent to a ratio of
-    r / (1 + r)^2.
+    Differences: here the mean and second moments are stored, and u is the first eigenvector, so rows may arrive in any
+    order, one by one or at once. [Lee2013] stores only u, and updates it with every row by the same least squares. Here
+    all rows are learned; [Lee2013] would exclude rows that it finds anomalous. Here the mean does not include the
+    copies; the authors' program measures d from the mean with copies, which is equivalent to a ratio of r / (1 + r)^2.
 
     A learned row is compared with all others, as in `OversamplingPCA`.
 

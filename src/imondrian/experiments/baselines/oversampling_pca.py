@@ -20,8 +20,8 @@ class OversamplingPCA(DirectionDetector):
     over-sampled, so that its score is the one it would have as a new row. The sources differ here. [Ma2020] scores the
     rows of its first stage by "decremental PCA approach with oversampling", which its program computes as here, and
     stores the scores; [Lee2013] uses over-sampling instead of decremental PCA (removal without copies), and its
-    authors' program leaves the target among the n rows. With and without the target, the scores are those of
-    n or n - 1 rows and so hardly differ, except for a row so distant that it determines the direction by itself.
+    authors' program leaves the target among the n rows. Whether the target is one of the n rows hardly changes its
+    score, unless the row is so distant that it determines the direction by itself.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class PyodDetector:
     def fit(self, X: Any) -> Self:
         """Fit the detector on these rows."""
         self._rows = as_points(X, None)
-        self.detector = clone(self.detector).fit(self._rows)  # if fitted twice, ECOD would add the rows
+        self.detector = clone(self.detector).fit(self._rows)  # a second fit of ECOD would keep the rows of the first
         return self
 
     def score(self, X: Any) -> Array:

@@ -21,9 +21,9 @@ from imondrian.engine.baselines.principal_direction import write_principal_direc
 from imondrian.engine.jit import Array
 from imondrian.forest.inputs import as_points
 
-_FACTOR = 2.0**-40  # of deviations: a power of two (exact), so that squares of the largest values do not overflow
-_MIN_SCATTER = 1e-290  # of the scaled rows: with less, they count as equal
-_MAX_DISTANCE = 1e50  # times the spread of the rows: beyond it, the row alone determines the direction
+_FACTOR = 2.0**-40  # scales deviations, so that squares of the largest values do not overflow; exact: a power of two
+_MIN_SCATTER = 1e-290  # of the scaled rows; rows with a smaller scatter count as equal
+_MAX_DISTANCE = 1e50  # times the spread of the rows; a row beyond it determines the direction by itself
 _ROUNDING = 1e-12  # if less than this share of the scatter remains without a row, the remainder is rounding error
 
 
@@ -51,12 +51,12 @@ class DirectionDetector(ABC):
         return self
 
     def score(self, X: npt.ArrayLike) -> Array:
-        """Return the scores of rows without learning them: each is compared with all learned rows."""
+        """Return the scores of rows without learning them; each row is compared with all learned rows."""
         rows = self._learned()
         return self._scores(rows.new_targets(as_points(X, rows.n_features)))
 
     def learned_scores(self) -> Array:
-        """Return the scores of all learned rows in order of arrival: each is compared with all others."""
+        """Return the scores of all learned rows in order of arrival; each row is compared with all others."""
         return self._scores(self._learned().learned_targets())
 
     def _learned(self) -> "LearnedRows":
@@ -65,7 +65,7 @@ class DirectionDetector(ABC):
         return self._rows
 
     def _scores(self, targets: "Targets") -> Array:
-        """Return the scores of targets; if the other rows are all equal, 1 for a target that differs from them.
+        """Return the scores of targets; if all other rows are equal, the score of a target that differs from them is 1.
 
         In one dimension there is only one direction, so that all scores are 0.
         """
@@ -76,7 +76,7 @@ class DirectionDetector(ABC):
 
     @abstractmethod
     def _turned(self, targets: "Targets", before: Array) -> Array:
-        """Return for each target the unit direction with its copies; `before` is the one without them."""
+        """Return, for each target, the unit direction with its copies; `before` has the directions without copies."""
 
 
 def as_ratio(ratio: Any) -> float:
@@ -97,8 +97,8 @@ class Targets(NamedTuple):
     coordinates: Array
     scatter: Array  # of all learned rows along each axis, largest first; zeros if they are all equal
     n_others: int  # rows that a target is compared with
-    left_out: float  # multiple of a target's outer product that turns the scatter into that of the others
-    stretch: float  # ratio of its deviation from the mean of the others to its deviation from the mean of all
+    left_out: float  # scatter of the others = scatter of all learned rows + this number times a target's outer product
+    stretch: float  # ratio of a target's deviation from the mean of the others to its deviation from the mean of all
 
 
 class LearnedRows:
@@ -165,9 +165,10 @@ def outlierness(before: Array, after: Array) -> Array:
 
 
 def principal_directions(targets: Targets, weight: float) -> tuple[Array, Array]:
-    """Return for each target the first principal direction of the scatter plus `weight` times its outer product.
+    """Return, for each target, the first principal direction of the scatter plus `weight` times its outer product.
 
-    Computed by the power method: a unit row for each target, in its coordinates, and the scatter along it.
+    The directions are unit rows in the coordinates of the targets, computed by the power method. The scatter along each
+    direction is returned, too.
     """
     directions, scatter = np.empty_like(targets.coordinates), np.empty(targets.coordinates.shape[0])
     write_principal_directions(targets.scatter, targets.coordinates, weight, directions, scatter)

@@ -13,7 +13,7 @@ from matplotlib.transforms import Bbox
 from imondrian.plots.labels import text_size
 
 PAGE_WIDTH = 9.0  # inches; on a page of 900 pixels, an inch is 100 pixels
-TEXT_SIZE = 8.0  # points, the smallest that is readable there
+TEXT_SIZE = 8.0  # points, the smallest size that is readable on such a page
 TITLE_SIZE = 9.0
 HEAD_SIZE = 10.0
 _POINTS_PER_INCH = 72.0

@@ -1,4 +1,4 @@
-"""Panels that show the plane of two features: the scores as shades, or the rows with their labels; and the legend."""
+"""Draw panels of the plane of two features, with the scores as shades or the rows with their labels, and a legend."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from imondrian.plots import Surface
 from imondrian.plots.style import INK
 
 SHADES = colormaps["YlGnBu_r"]
-_STEP = 0.02  # of the score between shades; few shades also make small files
+_STEP = 0.02  # difference in score between shades; few shades also make small files
 _OUTSIDE = 0.002  # share of all scores below the colour scale, and above it
 _GREY = "#D4D4D4"
 _ORANGE, _GREEN = "#E8820C", "#00795C"  # the paper's colours, in shades that also differ in lightness
@@ -36,7 +36,7 @@ class OutcomeStyle(NamedTuple):
     colour: str
     marker: str
     edge: str
-    size_factor: float  # of the area of a marker
+    size_factor: float  # multiplies the area of a marker
 
 
 OUTCOMES = (

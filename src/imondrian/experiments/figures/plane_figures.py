@@ -36,7 +36,7 @@ _FLATNESS = 0.8  # height over width of a panel of Figure 2, so that all fit on 
 _SCORES = "score"
 _MANY_TICKS = 0.7  # from this range of scores on, the colour bar has no space for a number at each tenth
 
-Cell = tuple[DetectionMap, str | None]  # what a panel shows: the labels by a rule, or the scores if None
+Cell = tuple[DetectionMap, str | None]  # a panel: a map, and the rule whose labels it shows; None: it shows the scores
 
 
 def batch_figure(

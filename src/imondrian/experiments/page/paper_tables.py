@@ -10,7 +10,7 @@ from imondrian.experiments.paper_results import PUBLISHED, STAGES, TABLE_1, Tabl
 from imondrian.experiments.result_records import Record
 
 LEGEND = """\
-Each cell shows our measurement, the mean over repeats ± the standard deviation, and in brackets the paper's. **≠**
+Each cell shows our result (the mean over repeats ± the standard deviation), then the paper's result in brackets. **≠**
 marks a difference of more than 2.5 points and more than two of the paper's standard deviations; see
 [Differences](#differences). **†n** marks a method that was too slow for the budget and has only n repeats. Methods *in
 italics* are ours and not in the paper."""
@@ -25,14 +25,15 @@ def data_section(sets: Collection[str]) -> str:
 
 {table(["", "rows", "features", "anomalies, %"], rows)}
 
-As loaded, verified by checksum; in brackets the paper's values. Its ninth set, CICIDS 2017 Wednesday (691,406 x 77,
-36 %), must be downloaded by hand and was not available.{_ABOUT_WBC if "odds-wbc" in sets else ""}"""
+The sets are as loaded and verified by checksum; the paper's values are in brackets. The paper's ninth set, CICIDS 2017
+Wednesday (691,406 x 77, 36 %), must be downloaded by hand and was not
+available.{_ABOUT_WBC if "odds-wbc" in sets else ""}"""
 
 
 _ABOUT_WBC = """
-The paper's WBC is the complete Wisconsin diagnostic set (569 rows, 212 of them malignant: 37 %, as printed), although
-its table gives another number of rows: these rows reproduce its results; the 378 rows of ODDS (5.6 % anomalies) do not,
-as the column *WBC of ODDS* of Table II shows."""
+The paper's WBC is the complete Wisconsin diagnostic set: 569 rows, 212 of them malignant (37 %, as printed), although
+the paper's table gives another number of rows. The results on these 569 rows agree with the paper; those on the 378
+rows of ODDS (5.6 % anomalies) do not, as the column *WBC of ODDS* of Table II shows."""
 
 
 def _set_row(name: str) -> list[str]:
@@ -88,9 +89,10 @@ def online_section(record: Record) -> str:
     about_cicids = _ABOUT_CICIDS if "cicids-sample" in cells.sets else ""
     return f"""## Table III: streams
 
-Five stratified stages: the first is learned at once, the others row by row, without subsampling; after each stage all
-rows so far are scored again. The stages are those of the authors' published scripts. Results of forests are means over
-{n_seeds} seeds; the other methods are deterministic. The paper omits WBC here.{about_cicids}
+The rows arrive in five stratified stages. The first stage is learned at once, the others row by row, without
+subsampling. After each stage, all rows so far are scored again. The stages are those of the authors' published scripts.
+Results of forests are means over {n_seeds} seeds; the other methods are deterministic. The paper omits WBC
+here.{about_cicids}
 
 ![AUC over the stages: solid lines are measured, dashed lines are the paper's](reproduction/stages.png)
 
@@ -123,7 +125,7 @@ def long_stream_section(record: Record) -> str:
 
 The paper's online mode stores every row in every tree. With a window (the latest 2,048 rows, of which a tree holds
 about 256; preset `paper`) memory is constant. The rows, 691,406 x 77, are generated; they are scored and learned in one
-pass, and only time and memory are measured. (The paper's seconds for its five stages, with all rows stored and scored
-again each time: {paper}.)
+pass, and only time and memory are measured. (The paper stores all rows, and scores them again after each of its five
+stages. The stages took {paper} seconds.)
 
 {table(head, rows)}"""

@@ -37,13 +37,14 @@ def quality_section(record: Record) -> str:
     return f"""## Beyond the paper: quality over open sets
 
 Sets: {len(sets)}; seeds: {settings["seeds"]}. From sets with more than {settings["most_rows"]:,} rows, a sample of that
-size is drawn for each seed, with the set's share of anomalies but at least {MIN_ANOMALIES} of them. *Batch*: fitted on
-all rows, which are then scored. *Novelty*: fitted on half of the inliers; the other half and all anomalies are scored.
-Our forests have 100 trees, psi = 256 and `scale="std"`, except *as in the paper*; for LOF, kNN, SVM, ECOD, HBOS and
-INNE features are standardised; LOF and kNN have k = 10, the others their defaults.
+size is drawn for each seed, with the set's share of anomalies, but at least {MIN_ANOMALIES} anomalies. In *batch* mode,
+a method is fitted on all rows, which are then scored. In *novelty* mode, it is fitted on half of the inliers; the other
+half and all anomalies are scored. Our forests have 100 trees, psi = 256 and `scale="std"`; iMForest as in the paper is
+unscaled. For LOF, kNN, SVM, ECOD, HBOS and INNE, features are standardised. LOF and kNN have k = 10, the others their
+defaults.
 
 These sets were also used to choose the score `size` and the scale, an advantage that our forests would not have on new
-data. PyOD's ECOD includes the rows being scored in its estimate, in *novelty* too.{_shared_rows(sets)}
+data. PyOD's ECOD includes the rows being scored in its estimate, also in novelty mode.{_shared_rows(sets)}
 
 ![Mean AUC of each method and its AUC on each set](reproduction/quality.png)
 

@@ -56,8 +56,8 @@ def _head(records: Mapping[str, Record]) -> str:
     bullets = "\n".join(f"- {fact}" for fact in facts)
     return f"""# Reproduction of the paper
 
-Tables and figures of Ma, Ghojogh, Samad, Zheng and Crowley, *Isolation Mondrian Forest for Batch and Online Anomaly
-Detection* (IEEE SMC 2020), measured again. `imondrian reproduce` generates this page from the records in
+This page has our measurements for the tables and figures of Ma, Ghojogh, Samad, Zheng and Crowley, *Isolation Mondrian
+Forest for Batch and Online Anomaly Detection* (IEEE SMC 2020). `imondrian reproduce` generates it from the records in
 [reproduction](reproduction): each measurement is a line of a CSV file; the JSON file of the same name has the settings,
 machine and versions. The paper's results are shown in brackets or in columns that say so; they are never mixed with
 measurements. [experiments.md](experiments.md) explains how to run the experiments.

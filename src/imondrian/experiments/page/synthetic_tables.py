@@ -11,9 +11,9 @@ def synthetic_section(record: Record) -> str:
     """Return the section with both figures and the labels of each set."""
     return f"""## Figure 1: batches in the plane
 
-The paper's sets in the plane, each with 45 outliers. Circles are rows labelled normal, triangles rows labelled as
-anomalies; the region labelled normal is grey. The last columns show a score of our own: `size`, with features weighted
-by standard deviation.
+The paper's sets in the plane, each with 45 outliers. Circles are rows labelled normal, and triangles are rows labelled
+as anomalies; the region labelled normal is grey. The last columns show a score of our own: `size`, with features
+weighted by standard deviation.
 
 ![Scores and labels of iMForest, iForest and ours on each set](reproduction/batch_plane.png)
 
@@ -44,8 +44,8 @@ def claims_section(record: Record) -> str:
     return f"""### The paper's statements about its figures, over {record.metadata["settings"]["seeds"]} seeds
 
 The first table counts, for each statement of the paper, the sets on which the first of the two compared results is
-clearly lower or clearly higher than the second: by more than two standard errors. The second table has the means on
-each set (online, over the five stages) and the standard deviation of the difference.
+clearly lower or clearly higher than the second, that is, by more than two standard errors. The second table has the
+means on each set (for online results, also over the five stages) and the standard deviation of the difference.
 
 {_summary(record.rows)}
 

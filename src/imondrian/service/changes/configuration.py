@@ -1,4 +1,4 @@
-"""The configuration of a detector: checks, the memory that the detector needs, and its creation."""
+"""Check the configuration of a detector, compute how much memory the detector needs, and create it."""
 
 import re
 from functools import cache, lru_cache
@@ -55,7 +55,7 @@ DEFAULTS: dict[str, Any] = {
 }
 _VALUE_BYTES = 8
 MAX_TEXT_LENGTH = 100  # characters of a setting
-_MAX_MARKED_VALUES = 2**26  # in a window whose gaps are marked: the header of a model file has a bit for each value
+_MAX_MARKED_VALUES = 2**26  # values in a window whose gaps are marked: a model file has a bit for each, in its header
 
 
 class DetectorSize(NamedTuple):
@@ -90,7 +90,7 @@ class DetectorSize(NamedTuple):
 
     @property
     def is_series(self) -> bool:
-        """Whether the forest sees the deviations of a time series."""
+        """Whether the preset is "series"."""
         return self.preset == SERIES
 
     @property
@@ -125,7 +125,8 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
     Parameters
     ----------
     settings : dict
-        Settings by name; missing ones get their defaults, and "preset" becomes the value of the preset.
+        Settings by name. A setting that is absent gets its default, and a setting whose value is "preset" gets the
+        value that the preset defines.
     limits : Limits
         The largest values allowed.
 
@@ -150,12 +151,12 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
 
 
 def is_keyed(configuration: dict[str, Any]) -> bool:
-    """Return True if a detector has one detector per value of a key."""
+    """Return True if the configuration has a key: the detector then has one detector per value of the key."""
     return configuration.get("key") is not None
 
 
 def _with_key(settings: dict[str, Any], features: list[str]) -> dict[str, Any]:
-    """Return settings with the defaults of a detector with a key, if there is one."""
+    """Return the settings; if they have a key, add the defaults of detectors with a key."""
     if is_keyed(settings):
         return with_keyed_defaults(settings, features, DEFAULTS["time"])
     if settings.get("max_bytes") is not None:
@@ -166,8 +167,8 @@ def _with_key(settings: dict[str, Any], features: list[str]) -> dict[str, Any]:
 def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
     """Raise InvalidInputError for the first unknown setting, or the first list or text that is too long.
 
-    This takes little time and memory whatever the settings contain. It is called before pydantic checks them, because
-    pydantic collects the errors of all items.
+    This check takes little time and memory whatever the settings contain. It comes before the check by pydantic, which
+    would collect an error for every invalid item of a long list.
     """
     for name, value in settings.items():
         if name != "features" and name not in DEFAULTS:
@@ -216,7 +217,7 @@ def memory_bytes_of(size: DetectorSize) -> int:
 
 
 def _saved_by_sharing(size: DetectorSize) -> int:
-    """Return the bytes that trees save by sharing their points; in a copy for reads, they have points of their own."""
+    """Return how many bytes trees save by sharing their points; in a copy for reads, each tree has its own points."""
     sampler = new_sampler(size.max_samples, size.window)
     n_rows = 0 if size.n_categories else sampler.n_shared_rows(size.n_trees, size.n_values)
     sizes = (size.n_trees, sampler.limit, size.n_values)
@@ -225,7 +226,7 @@ def _saved_by_sharing(size: DetectorSize) -> int:
 
 @lru_cache
 def copy_bytes_of(size: DetectorSize) -> int:
-    """Return the memory of a copy of a detector of this size for reads."""
+    """Return how many bytes a copy for reads (`ReadCopy`) of a detector of this size needs."""
     n_coordinates = size.n_values + size.n_categories
     n_slots = new_sampler(size.max_samples, size.window).limit
     trees = table_bytes(size.n_trees, n_slots, n_coordinates, size.n_categories)
@@ -255,7 +256,7 @@ def new_detector(configuration: dict[str, Any]) -> StreamDetector:
 
 
 def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the detector of a configuration, without allocating a detector of that size."""
+    """Return the parameters of a detector with this configuration, without allocating a detector of its size."""
     window, warm_up = configuration["window"], configuration["warm_up"]
     resolved = {"warm_up": default_warm_up(window, configuration["preset"]) if warm_up is None else warm_up}
     sizes = {"window": window, "n_trees": configuration["n_trees"]}
@@ -263,7 +264,7 @@ def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_former(stored: dict[str, Any]) -> bool:
-    """Return True if a configuration was stored by a version without incidents, in which a threshold was a share."""
+    """Return True if a version without incidents stored the configuration; there, a threshold was a share of points."""
     return "gap" not in stored
 
 

@@ -1,7 +1,7 @@
 """What was expected of the rows of a series when they arrived, for the page and for explanations.
 
-It is not part of the detector and changes no score. It is computed from the same rows as the detector, in the same
-steps, so a replay of the journal gives the same values.
+These expected values are not part of the detector, and change no score. They are computed from the same rows as the
+scores, in the same steps, so a replay of the journal gives the same values.
 """
 
 from typing import Any, NamedTuple
@@ -19,13 +19,13 @@ N_ROWS_PER_SPREAD = 128  # the spread is computed again after this many rows
 class ExpectedRow(NamedTuple):
     """What was expected of a row."""
 
-    usual: Array  # of shape (2, n_features), in both views; NaN if nothing was known
+    usual: Array  # of shape (N_VIEWS, n_features), one row per view of the series; NaN if not known
     low: Array  # of shape (n_features,): 90 % of ordinary values are between `low` and `high`; NaN if not known
     high: Array
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "ExpectedRow":
-        """Return what `expected_rows` returned for a row."""
+        """Decode the bytes that `expected_rows` returned for a row."""
         parts = np.frombuffer(bytearray(content), "<f8").reshape(N_VIEWS + 2, -1)
         return cls(parts[:N_VIEWS], parts[N_VIEWS], parts[N_VIEWS + 1])
 
@@ -38,21 +38,21 @@ def n_expected_values(n_features: int) -> int:
 def n_rows_at_once(detector: StreamDetector) -> int:
     """Return how many of the next rows can be processed together.
 
-    They have the same spread, and their usual values depend only on the values of earlier rows. If anomalies are not
-    learned, this is one row: the usual values also depend on the labels of earlier rows.
+    Rows processed together have the same spread, and their usual values depend only on the values of earlier rows. If
+    anomalies are not learned, return 1, because usual values then also depend on whether earlier rows were anomalies.
     """
     learns_anomalies = detector.parameters["learn_anomalies"]
     return N_ROWS_PER_SPREAD - detector.n_seen % N_ROWS_PER_SPREAD if learns_anomalies else 1
 
 
 def updated_spread(spread: Spread | None, detector: StreamDetector) -> Spread | None:
-    """Return the spread for the next rows; None if it is not known yet."""
+    """Return the spread for the next rows, or None if it is not known yet."""
     is_due = detector.n_seen % N_ROWS_PER_SPREAD == 0 and detector.forest.n_points > 0
     return detector.spread if is_due else spread
 
 
 def expected_rows(usual: Array, spread: Spread | None) -> list[bytes]:
-    """Return what is expected of rows, each as bytes, from what is usual for them (`StreamDetector.usual_values`)."""
+    """Return the expected values of each row, as bytes, from its usual values (`StreamDetector.usual_values`)."""
     n_rows, _, n_features = usual.shape
     low, high = np.full((2, n_rows, n_features), np.nan) if spread is None else spread.range_around(usual)
     table = np.hstack([usual.reshape(n_rows, N_VIEWS * n_features), low, high]).astype("<f8")

@@ -35,13 +35,14 @@ from imondrian.stream.detector import Results, StreamDetector
 from imondrian.stream.series_views import Spread
 
 POINTS, FORGET, MODEL, SETTINGS = "points", "forget", "model", "settings"
-LABELLED_POINTS = "labelled points"  # points with categories, or with their own times
-TIMED_POINTS = "timed points"  # points of a series with their times in seconds, and perhaps labels (`row_labels.py`)
+LABELLED_POINTS = "labelled points"  # points with labels: categories or times as posted (`row_labels.py`)
+TIMED_POINTS = "timed points"  # points of a series with their times in seconds, and perhaps labels
 KEYED_POINTS = "keyed points"  # points of a detector with a key, their keys, and perhaps labels
 FORGET_KEY = "forget key"
 NEW_MODEL = "new model"  # the detector was created from a model file: always the first entry of a journal
 MODELS = (MODEL, NEW_MODEL)
-# replaces entries that were lost; its content is the next generation, so that ids of incidents are not used again
+# replaces entries that were lost; its content is the next generation (see `EntryApplier`), so that no id of an incident
+# is used twice
 CUT = "cut"
 WITH_POINTS = (POINTS, LABELLED_POINTS, TIMED_POINTS, KEYED_POINTS)
 
@@ -98,7 +99,7 @@ def checked_request_id(request: str | None, limits: Limits) -> str | None:
 
 
 def digest_of(*values: object) -> bytes:
-    """Return a digest of values of any type, each with its length."""
+    """Return a digest of values of any type and of their lengths, so that ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.blake2b(digest_size=16)
     for value in values:
         content = value if isinstance(value, bytes) else repr(value).encode()
@@ -114,13 +115,13 @@ class ScoredRow(NamedTuple):
     score: float
     threshold: float
     is_anomaly: bool
-    surprise: float = math.nan  # NaN in a history of a version without surprise
+    surprise: float = math.nan  # NaN if a version without surprise stored the row
     incident: int = NO_INCIDENT  # number of the incident that is open after the row
     expected: bytes = b""  # of a series: what was expected (`expected_rows.py`)
 
 
 class EventMark(NamedTuple):
-    """How far the events of a journal are stored: those of the entries before `entry`, and its first `n_events`."""
+    """The stored events of a journal: those of the entries before `entry`, and the first `n_events` of `entry`."""
 
     entry: int = 0
     n_events: int = 0
@@ -139,7 +140,8 @@ class AppliedEvent(NamedTuple):
 class AppliedEvents:
     """Incidents that opened or closed while entries were applied: all are counted, and the latest are kept.
 
-    Older events would be deleted as soon as they were stored, and those of a large entry take much memory.
+    Older events are not kept: they would be deleted as soon as they were stored, and a large entry can have so many
+    events that they take much memory.
 
     Parameters
     ----------
@@ -161,7 +163,7 @@ class AppliedEvents:
 
     @property
     def n_skipped(self) -> int:
-        """Number of events that are neither stored nor kept; they come before those that are kept."""
+        """Number of events that are neither stored nor kept; all of them are older than the events that are kept."""
         return self._n_new - len(self.latest)
 
     def add(self, entry: Entry, incident: Incident, generation: int, *, is_opening: bool) -> None:
@@ -204,8 +206,8 @@ class EntryApplier:
     silence : float, optional
         Seconds without points after which the detector is silent.
     generation : int, default=0
-        Increased by each entry that starts a new numbering of incidents: one with a model file, or one that replaces
-        lost entries.
+        Part of the ids of incidents. Increased by each entry after which numbers of incidents may repeat: an entry with
+        a model file, or an entry that replaces lost entries.
     spread : Spread, optional
         Of a series: how far the values in the window deviate from the usual ones; None if not known.
 
@@ -288,7 +290,7 @@ class EntryApplier:
     def _learn_series(self, points: Array, times: Array) -> Iterator[ScoredRow]:
         """Learn the first rows of a series, as many as `n_rows_at_once` allows.
 
-        What was expected is recorded for the latest rows only: all others leave the history at once.
+        Expected values are recorded only for the latest rows: earlier rows leave the history at once.
         """
         detector, n_rows = self.detector, n_rows_at_once(self.detector)
         n_skipped = max(len(points) - Retention().history_rows(points.shape[1]), 0)
@@ -328,9 +330,10 @@ class EntryApplier:
         return len(points)
 
     def _replace_detector(self, entry: Entry) -> None:
-        """Replace the detector by that in an entry; unless the entry created it, keep the threshold and the rules.
+        """Replace the detector by the one in an entry.
 
-        An open incident of the replaced detector ends; one of the new detector begins.
+        The threshold and the rules stay, unless the entry created the detector. An open incident of the replaced
+        detector closes, and an open incident of the new detector opens.
         """
         former, new = self.detector, detector_from(entry.content)
         if entry.kind == MODEL:
@@ -358,7 +361,7 @@ def _joined(arrays: list[Array]) -> Array:
 
 
 def _scored_rows(results: Results, expected: Iterable[bytes]) -> Iterator[ScoredRow]:
-    """Return the results of rows, one by one, each with what was expected."""
+    """Return the results of rows one by one, each with its expected values."""
     columns = (
         results.index,
         results.score,
@@ -371,7 +374,7 @@ def _scored_rows(results: Results, expected: Iterable[bytes]) -> Iterator[Scored
 
 
 def rows_from(entry: Entry, n_features: int) -> tuple[Array, Array]:
-    """Return the points of a journal entry, and their times in seconds; a time that is not known is NaN."""
+    """Return the points of a journal entry, and their times in seconds (NaN if not known)."""
     content, seconds, _ = entry.points_times_and_labels()
     points = points_from(content, n_features)
     times = points_from(seconds, 1).ravel() if seconds else np.full(len(points), np.nan)
@@ -419,7 +422,7 @@ def current_versions() -> Versions:
 
 
 def difference(before: Versions, now: Versions) -> str:
-    """Return which versions differ, as text; `before` is empty if they are unknown."""
+    """Return which versions differ, as text; `before` is empty if the earlier versions are unknown."""
     if not before:
         return "unknown versions"
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]

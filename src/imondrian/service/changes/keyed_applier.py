@@ -24,7 +24,7 @@ class KeyedEvent(NamedTuple):
     """An incident of a key opened or closed while a journal entry was applied."""
 
     entry: Entry
-    row: LearnedRow  # at which it happened
+    row: LearnedRow  # at which the incident opened or closed
     incident: Incident
 
 
@@ -33,7 +33,7 @@ class Learned(NamedTuple):
 
     outcomes: list[list[LearnedRow]]  # the rows of each entry
     events: list[KeyedEvent]  # the incidents that opened or closed
-    alarms: dict[str, KeyAlarms]  # by key, those that may have changed
+    alarms: dict[str, KeyAlarms]  # by key; only for keys whose alarms may have changed
 
 
 class _Rows(NamedTuple):
@@ -43,7 +43,7 @@ class _Rows(NamedTuple):
     points: Array
     own_times: list[str | None]
     entries: list[Entry]
-    ends: list[int]  # of the rows of each entry
+    ends: list[int]  # for each entry, the index after its last row
 
     def entry_of(self, i: int) -> Entry:
         """Return the entry that contains row i."""
@@ -84,8 +84,8 @@ class KeyedApplier:
     def learn(self, entries: list[Entry], lock: LockFactory, wait: StoreWait) -> Learned:
         """Score and learn the points of entries; the result is the same as one entry at a time.
 
-        The lock is acquired for at most `POINTS_PER_LOCK` points at a time. If a key cannot be moved to the disk, the
-        points before it are learned; the others follow after `wait`.
+        The lock is acquired for at most `POINTS_PER_LOCK` points at a time. If a key cannot be moved to the disk, only
+        the first points are learned, then `wait` is called, and the other points follow.
         """
         rows = _rows_of(entries, len(self.features))
         learned, events, alarms = list[LearnedRow](), list[KeyedEvent](), dict[str, KeyAlarms]()
@@ -104,7 +104,7 @@ class KeyedApplier:
         return Learned(outcomes, events, alarms)
 
     def _processed(self, keys: list[str], points: Array) -> tuple[FleetResults, StoreError | None]:
-        """Process rows; if the store fails, return the results of the first rows, and the error."""
+        """Process rows; if the store fails, return the results of the rows processed before, and the error."""
         try:
             return self.fleet.process_many(keys, points), None
         except StoreError as error:
@@ -113,7 +113,7 @@ class KeyedApplier:
             return error.results, error
 
     def forget(self, key: str) -> int | InvalidInputError:
-        """Forget a key; return how many rows it had, 0 if it is damaged, or the error if there is no such key."""
+        """Forget a key; return how many rows it had (0 if they are damaged), or the error if there is no such key."""
         try:
             n_rows = self._n_rows_of(key)
             self.fleet.forget(key)
@@ -124,7 +124,7 @@ class KeyedApplier:
     def _n_rows_of(self, key: str) -> int:
         try:
             return self.fleet.n_rows_of(key)
-        except DamagedFileError:  # it can still be forgotten
+        except DamagedFileError:  # a damaged key can still be forgotten
             return 0
 
     def change_settings(self, entry: Entry) -> dict[str, Any]:
@@ -174,9 +174,10 @@ def _learned_rows(rows: _Rows, first: int, results: FleetResults) -> Iterator[Le
 
 
 def _events_of(found: Sequence[Any], rows: _Rows, first: int, learned: list[LearnedRow]) -> Iterator[KeyedEvent]:
-    """Yield events with their rows, which are among those from `first` on.
+    """Yield events, each with its row among the rows learned from `first` on.
 
-    After a change of the rules, an incident can close at an earlier row: then its event belongs to the next row.
+    After a change of the rules, an incident can close at a row before `first`. Its event then gets the first of these
+    rows that has its key.
     """
     if not found:
         return

@@ -1,4 +1,4 @@
-"""The configuration of a detector with a key: which settings it may have, its memory, and the creation of its fleet."""
+"""Check the configuration of a detector with a key, compute how much memory it may use, and create its fleet."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ _REQUIRED: dict[str, Any] = {  # settings that can only have one value
 
 
 def with_keyed_defaults(settings: dict[str, Any], features: list[str], default_time: str) -> dict[str, Any]:
-    """Return the settings of a detector with a key, with the defaults that differ from those of other detectors.
+    """Return the settings of a detector with a key, with the defaults that only detectors with a key have.
 
     Raises
     ------
@@ -64,19 +64,19 @@ def _check_key(key: Any, features: list[str], time: Any) -> None:
 
 
 def _is_default(name: str, value: Any) -> bool:
-    """Return True if a setting asks for the default, which may be another one with a key."""
+    """Return True if a setting asks for its default, and this default is different for detectors with a key."""
     return name in _KEYED_DEFAULTS and ((value is None and name == "max_bytes") or value == FROM_PRESET)
 
 
 def keyed_memory_bytes(configuration: dict[str, Any], limits: Limits) -> int:
-    """Return how many bytes a detector with a key may use; raise InvalidInputError if `max_bytes` is out of range."""
+    """Return how many bytes a new detector with a key may use; raise InvalidInputError if `max_bytes` is invalid."""
     fleet = new_fleet(configuration | {"max_bytes": None})
     max_bytes = as_count(configuration["max_bytes"], "max_bytes", fleet.bytes_per_key, limits.total_bytes)
     return keyed_bytes(max_bytes, 0)
 
 
 def keyed_bytes(max_bytes: int, n_keys: int) -> int:
-    """Return how many bytes a detector with a key may use, if it has n_keys keys in memory and on the disk."""
+    """Return how many bytes a detector with a key may use, if it has `n_keys` keys, in memory or on the disk."""
     return max_bytes + n_keys * KEY_BYTES
 
 

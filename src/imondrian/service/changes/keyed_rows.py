@@ -1,4 +1,4 @@
-"""Rows of a detector with a key: reading them from requests, and their encoding in journal entries."""
+"""Read the rows of a detector with a key from requests; encode them for journal entries, and decode them."""
 
 import json
 from typing import Any, NamedTuple
@@ -57,8 +57,8 @@ def journalled_rows(content: bytes) -> JournalledRows:
 class KeyedFormat(NamedTuple):
     """What the rows of a detector with a key must look like."""
 
-    key: str  # the name under which a record has its key; lists have the key first
-    row_format: RowFormat  # of the other values
+    key: str  # name of the key in a record; in a list, the key is the first value
+    row_format: RowFormat  # of a row without its key
 
     @classmethod
     def of(cls, configuration: dict[str, Any], limits: Limits, retention: Retention) -> "KeyedFormat":
@@ -97,7 +97,7 @@ class KeyedRowReader:
         return self._reader.n_rows
 
     def add(self, rows: list[Any]) -> None:
-        """Add the next rows: all lists, or all records by name."""
+        """Add the next rows, which must be all lists or all records."""
         first = self.n_rows
         self._keys += [self._key_of(i, row) for i, row in enumerate(rows, first)]
         self._reader.add([self._without_key(row) for row in rows])
@@ -126,7 +126,10 @@ class KeyedRowReader:
 
 
 def checked_key(key: Any, what: str) -> str:
-    """Return a key as text: an integer is the same key as its digits; raise InvalidInputError if it is invalid."""
+    """Return a key as text; raise InvalidInputError if it is invalid.
+
+    An integer is the same key as the text of its digits.
+    """
     if type(key) is int and key.bit_length() < 64:
         return str(key)
     if not isinstance(key, str) or len(key) > MAX_KEY_LENGTH or not is_unicode(key):
@@ -150,4 +153,4 @@ class LearnedRow(NamedTuple):
     is_anomaly: bool
     surprise: float
     incident: int  # number of the incident of the key that is open after the row, or NO_INCIDENT
-    is_borrowed: bool  # whether the forest common to all keys scored it
+    is_borrowed: bool  # whether the row was scored by the forest that all keys share

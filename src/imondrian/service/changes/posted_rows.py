@@ -1,4 +1,4 @@
-"""Rows of a request as points, and their labels.
+"""Convert the rows of a request to points and labels.
 
 Points have codes for categories and NaN for missing numbers; labels are the categories and the times as posted.
 """
@@ -35,8 +35,8 @@ class RowFormat(NamedTuple):
     allows_gaps: bool = False  # numbers may be null, and features may be absent from records
     max_category_length: int = Limits().category_length
     max_labelled_rows: int = Retention().history  # only the latest rows are ever shown
-    time: str = TIME  # key under which a record has the time of its point, unless a feature has this name
-    uses_times: bool = False  # times are not only shown: the preset is "series"
+    time: str = TIME  # name of the time in a record, unless a feature has this name
+    uses_times: bool = False  # whether the detector uses the times (preset "series"); otherwise they are only shown
 
     @classmethod
     def of(cls, configuration: dict[str, Any], limits: Limits, retention: Retention) -> "RowFormat":
@@ -62,7 +62,7 @@ class PostedRows(NamedTuple):
 
     points: Array
     labels: Labels
-    times: Array | None = None  # in seconds, NaN if a row has none; None if no row has one, or they are only shown
+    times: Array | None = None  # in seconds, NaN for a row without a time; None if times are absent or only shown
 
 
 class _BlockLabels(NamedTuple):
@@ -102,7 +102,7 @@ class RowReader:
         self._read_row = self._checked_list
 
     def add(self, rows: list[Any]) -> None:
-        """Add the next rows: all lists, or all records by feature name."""
+        """Add the next rows, which must be all lists or all records by feature name."""
         first, self.n_rows = self.n_rows, self.n_rows + len(rows)
         if self._block.categories or self._block.times:
             self._begin_block(first)
@@ -131,14 +131,14 @@ class RowReader:
         return PostedRows(points, self._latest_labels(), times)
 
     def _check_range(self, points: Array) -> None:
-        """Raise InvalidInputError, which names feature and point, if a number is infinite or too large."""
+        """Raise InvalidInputError if a number is infinite or too large; the error names the feature and the point."""
         values = points.ravel()
         if np.fmax.reduce(values) > MAX_VALUE or np.fmin.reduce(values) < -MAX_VALUE:  # both ignore NaN
             i, j = np.argwhere(np.abs(points) > MAX_VALUE)[0].tolist()
             raise self._error(i, j, float(points[i, j]), f"at most {MAX_VALUE:g} in absolute value")
 
     def _begin_block(self, first: int) -> None:
-        """Drop the codes of the block before, and the labels of blocks whose rows will not be shown."""
+        """Begin a block: drop the codes of the previous block, and labels of blocks whose rows will not be shown."""
         self._codes.clear()
         self._earlier.append(self._block)
         self._block = _BlockLabels(first, {}, {})
@@ -146,7 +146,7 @@ class RowReader:
             self._earlier.popleft()
 
     def _second_block(self) -> _BlockLabels:
-        """Return the labels of the second block of those kept."""
+        """Return the labels of the second-oldest block that is kept."""
         return self._earlier[1] if len(self._earlier) > 1 else self._block
 
     def _latest_labels(self) -> Labels:
@@ -161,14 +161,14 @@ class RowReader:
     # -- rows ---------------------------------------------------------------------------------------------------
 
     def _checked_list(self, i: int, row: Any) -> list[Any]:
-        """Return a row of values."""
+        """Return a row if it is a list of the right length, or raise InvalidInputError."""
         if not isinstance(row, list) or len(row) != len(self._format.features):
             n = len(self._format.features)
             raise InvalidInputError(f"Point {i} must be a list of {n} values, but is {shown_value(row)}.")
         return row
 
     def _values_of_record(self, i: int, row: Any) -> list[Any]:
-        """Return the values of a record, in the order of the features; those that are absent are None."""
+        """Return the values of a record, in the order of the features, with None for absent features."""
         if not isinstance(row, dict):
             raise InvalidInputError(f"Point {i} must be an object like those before it, but is {shown_value(row)}.")
         if row.keys() != self._known:
@@ -232,7 +232,7 @@ class RowReader:
     # -- values -------------------------------------------------------------------------------------------------
 
     def _numbers(self, i: int, row: list[Any]) -> list[float]:
-        """Return codes for categories, and NaN for missing numbers."""
+        """Return a row with codes for categories, and NaN for missing numbers."""
         categorical = self._format.categorical
         return [
             self._code(i, j, value) if j in categorical else self._number(i, j, value) for j, value in enumerate(row)

@@ -1,4 +1,4 @@
-"""Replies to requests that change a detector; saved by request id, so that no request is processed twice."""
+"""Replies to requests that change a detector. They are saved by request id, so that no request is processed twice."""
 
 import json
 from collections import OrderedDict
@@ -76,7 +76,7 @@ class _PendingReply(NamedTuple):
 
 
 class SavedReplies:
-    """Replies by request id, and requests that still wait for a reply; the oldest replies are dropped.
+    """Replies by request id, and requests that wait for a reply; the oldest replies are dropped if there are too many.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class SavedReplies:
             self._n_bytes -= len(self._saved.popitem(last=False)[1].reply.content)
 
     def since(self, number: int) -> list[SavedReply]:
-        """Return the replies to entries after a number, oldest first."""
+        """Return the replies to entries after entry `number`, oldest first."""
         newest: list[SavedReply] = []
         for saved in reversed(self._saved.values()):
             if saved.number <= number:

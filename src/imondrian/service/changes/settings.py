@@ -19,7 +19,7 @@ RULES = IncidentRules._fields
 BY_FEATURE = ("side", "ignore_within")  # rules that are dictionaries: feature to value
 CHANGEABLE = ("threshold", *RULES, "silence")
 RULE_DEFAULTS: dict[str, Any] = {**IncidentRules()._asdict(), "side": {}, "ignore_within": {}}
-_MAX_SILENCE = 366 * 86_400.0
+_MAX_SILENCE = 366 * 86_400.0  # seconds
 
 
 def checked_silence(silence: Any) -> float | None:
@@ -28,7 +28,7 @@ def checked_silence(silence: Any) -> float | None:
     Raises
     ------
     InvalidInputError
-        If it is anything else.
+        If `silence` is anything else.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def checked_silence(silence: Any) -> float | None:
 
 
 def rules_by_index(settings: Mapping[str, Any], features: Sequence[str], categorical: Sequence[str]) -> dict[str, Any]:
-    """Return the rules among some settings, checked, with the indices of features instead of their names."""
+    """Check the rules in `settings`, and return them with the indices of features instead of their names."""
     given = {name: settings[name] for name in RULES if name in settings}
     for name in BY_FEATURE:
         if name in given:
@@ -87,7 +87,7 @@ class Changes(NamedTuple):
     """Changes of the settings of a running detector."""
 
     threshold: float | str | None  # None: unchanged
-    rules: dict[str, Any]  # only those that change, with indices of features
+    rules: dict[str, Any]  # only the rules that change, with the indices of features
     has_silence: bool
     silence: float | None  # new value, if `has_silence`
 
@@ -131,7 +131,7 @@ class Changes(NamedTuple):
 
 
 def check_changeable(settings: Mapping[str, Any]) -> None:
-    """Raise InvalidInputError if there is no setting, or one that cannot be changed."""
+    """Raise InvalidInputError if `settings` is empty, or has a setting that cannot be changed."""
     for name in settings:
         if name not in CHANGEABLE:
             raise InvalidInputError(

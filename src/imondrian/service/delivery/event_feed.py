@@ -1,4 +1,4 @@
-"""Events of incidents as they are committed: the latest ones in memory, and a wake-up for those who wait for more."""
+"""Keep the latest openings and closings of incidents in memory once they are committed, and wake who waits for them."""
 
 import threading
 from collections import deque
@@ -9,7 +9,7 @@ from imondrian.service.storage.event_table import StoredEvent
 from imondrian.service.storage.store import Store
 from imondrian.service.storage.writer import Writer
 
-N_IN_MEMORY = 1_000
+N_IN_MEMORY = 1_000  # events
 
 
 class EventFeed:
@@ -32,12 +32,12 @@ class EventFeed:
         return self._writer.submit(operation, self.publish_result)
 
     def publish_result(self, stored: Future[list[StoredEvent]]) -> None:
-        """Publish the events that an operation has stored; called in the thread of the writer, in their order."""
+        """Publish the events that an operation has stored, in the order of their ids, in the thread of the writer."""
         if stored.exception() is None:
             self.publish(stored.result())
 
     def publish(self, events: list[StoredEvent]) -> None:
-        """Publish events that are on the disk; called in the thread of the writer, in their order."""
+        """Publish events that are on the disk, in the order of their ids, in the thread of the writer."""
         if not events:
             return
         with self._lock:
@@ -58,7 +58,7 @@ class EventFeed:
             self._subscribers.pop(key, None)
 
     def after(self, id_: int) -> list[StoredEvent] | None:
-        """Return the events after an id; None if some of them may no longer be in memory."""
+        """Return the events after an id, or None if some of them may no longer be in memory."""
         with self._lock:
             if id_ >= self.last_id:
                 return []
@@ -67,5 +67,5 @@ class EventFeed:
             return [event for event in self._latest if event.id > id_]
 
     def stored_after(self, id_: int, limit: int) -> Future[list[StoredEvent]]:
-        """Read events after an id from the store."""
+        """Read at most `limit` events after an id from the store."""
         return self._writer.submit(lambda store: store.events.after(id_, limit))

@@ -23,14 +23,14 @@ _LOG = logging.getLogger("imondrian.service")
 _JITTER = Random()  # noqa: S311 (not for secrets; its own, so that the global generator does not change)
 _EVENTS_PER_PASS = 100
 _MANY_FAILURES = 3  # after this many in a row, the service reports a problem
-_SECONDS_TO_END = 2.0  # at shutdown; what was not confirmed is sent again after the next start
+_SECONDS_TO_END = 2.0  # for the threads, at shutdown; unconfirmed notifications are sent again after the next start
 _MAX_DOUBLINGS = 30
 
 
 def use_receivers(store: Store, receivers: Sequence[Receiver]) -> None:
-    """Tell the store who is notified of new events; changes it only if the receivers have changed.
+    """Set the receivers of new events; the store is written only if the receivers have changed.
 
-    If the disk is full, what waits for former receivers is deleted at a later start.
+    If the disk is full, notifications that wait for former receivers are deleted at a later start.
     """
     keys = tuple(receiver.key for receiver in receivers)
     store.events.receivers = keys
@@ -55,11 +55,11 @@ class Notifier:
         self.channels = [Channel(receiver, writer, feed, retention) for receiver in receivers]
 
     def problems(self) -> list[str]:
-        """Return what was given up since the start, and which receivers cannot be reached."""
+        """Return how many notifications were given up since the start, and which receivers do not accept them."""
         return [text for channel in self.channels for text in channel.problems()]
 
     def close(self) -> None:
-        """End the threads; a receiver that does not answer does not delay that for long."""
+        """End the threads, and wait for them, but at most `_SECONDS_TO_END` seconds."""
         for channel in self.channels:
             channel.stop()
         deadline = time.monotonic() + _SECONDS_TO_END
@@ -101,7 +101,7 @@ class Channel:
         self._thread.start()
 
     def problems(self) -> list[str]:
-        """Return what was given up since the start, and whether notifications fail."""
+        """Return how many notifications were given up since the start, and whether notifications fail now."""
         found, n_given_up = [], self.counts.n_given_up - self._n_given_up_before
         if n_given_up:
             were, them = ("notification was", "it") if n_given_up == 1 else ("notifications were", "them")
@@ -129,7 +129,7 @@ class Channel:
     # -- the thread of the writer -------------------------------------------------------------------------------
 
     def _on_events(self) -> None:
-        """Begin to send new events, and count them."""
+        """Wake the thread, which sends new events, and update the counts."""
         self._wake.set()
         with suppress(StorageError):  # the service is shutting down
             self._writer.submit(self._read_counts, self._on_counts)
@@ -157,7 +157,7 @@ class Channel:
                 self._wake.wait(seconds)
 
     def _send_waiting(self) -> float | None:
-        """Send what waits; return the seconds until the next attempt, or None if nothing waits."""
+        """Send waiting events; return the seconds until the next attempt, or None if no event waits."""
         if self._backoff.until > time.monotonic():
             return self._backoff.until - time.monotonic()
         while events := self._writer.write(self._read_waiting):
@@ -186,7 +186,7 @@ class Channel:
         return events
 
     def _send_or_give_up(self, event: StoredEvent) -> None:
-        if event.id in self._accepted:  # the disk was full
+        if event.id in self._accepted:  # it is still in the outbox, because the disk was full
             self._finish(event, is_sent=True)
             return
         answer = None
@@ -229,7 +229,7 @@ class Channel:
         return time.time() - event.time > limit and time.monotonic() - backoff.since > limit
 
     def _back_off(self, event: StoredEvent, wait: float, *, concerns_all: bool) -> _Backoff:
-        """Wait before the next attempt: for all events, or for those of the same detector."""
+        """Postpone the next attempt: for all events, or only for events of the same detector."""
         self.n_failed += 1
         if concerns_all:
             self._backoff = self._longer(self._backoff, wait)
@@ -239,7 +239,7 @@ class Channel:
         return backoff
 
     def _longer(self, backoff: _Backoff, wait: float) -> _Backoff:
-        """Return the backoff after one more failure: twice as long, with jitter, but at least as long as requested."""
+        """Return the backoff after one more failure: twice as long, with jitter, but at least `wait` seconds."""
         seconds = self._retention.retry_seconds * 2.0 ** min(backoff.n_failures, _MAX_DOUBLINGS)
         jittered = min(seconds, self._retention.longest_retry_seconds) * _JITTER.uniform(0.5, 1.0)
         now = time.monotonic()

@@ -1,6 +1,6 @@
-"""Receivers of notifications: HTTP addresses given by the operator, and how an event is signed and sent to one.
+"""Check the HTTP addresses of receivers of notifications, and sign and send events to them.
 
-Redirects are not followed, and only the status of a response is read.
+The operator gives the addresses. Redirects are not followed, and only the status of a response is read.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from imondrian.service.storage.event_table import StoredEvent
 
 CONNECT_SECONDS, READ_SECONDS, TOTAL_SECONDS = 5.0, 10.0, 20.0
 _MAX_URL_LENGTH = 2_048
-_LONGEST_WAIT = 3_600.0  # seconds that a receiver may ask for
+_LONGEST_WAIT = 3_600.0  # seconds that a receiver may ask for with the header Retry-After
 EVENT_HEADER, TIMESTAMP_HEADER = "X-Imondrian-Event", "X-Imondrian-Timestamp"
 SIGNATURE_HEADER = "X-Imondrian-Signature"
 

@@ -1,4 +1,4 @@
-"""What a worker knows about the state of its detector, whether that is a single detector or one per key."""
+"""The interface through which a worker uses the state of its detector: a single detector, or one detector per key."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -68,7 +68,7 @@ class Summary(NamedTuple):
 
 
 class SinceSnapshot(NamedTuple):
-    """Points learned and bytes of entries applied since the last snapshot; number of entries that learn no points."""
+    """Totals since the last snapshot: points learned, bytes of entries, and number of entries that learn no points."""
 
     n_points: int = 0
     n_bytes: int = 0
@@ -110,7 +110,7 @@ class Incidents(Protocol):
 
 
 class Applier(Protocol):
-    """What applies journal entries."""
+    """An object that applies journal entries: an `EntryApplier` or a `KeyedApplier`."""
 
     generation: int
     stored_events: EventMark
@@ -143,7 +143,7 @@ class View(Protocol):
 class AppliedState(ABC):
     """Everything about a detector that changes, as of the last journal entry applied.
 
-    Parts of it change in place, and are shared by all states of a detector.
+    Some parts of a state change in place, and are shared by all states of a detector.
     """
 
     id: int
@@ -163,11 +163,11 @@ class AppliedState(ABC):
     ) -> tuple[Self, list[Any]]:
         """Apply entries; return the state after them, and their outcomes.
 
-        `wait` is called if a store of keys cannot be written; when it returns, that is tried again.
+        If the store of the keys cannot be written, `wait` is called; when `wait` returns, the write is tried again.
         """
 
     def disk_bytes(self, _content: bytes, _n_points: int) -> int:
-        """Return how much disk space an entry with points needs at most, besides the journal."""
+        """Return how much disk space an entry with points needs at most, or 0 if the space need not be checked."""
         return 0
 
     def has_disk_space(self, _n_bytes: int) -> bool:
@@ -191,7 +191,7 @@ class AppliedState(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close files; nothing can be applied any more."""
+        """Close files; no entry can be applied after that."""
 
     @abstractmethod
     def delete_files(self) -> None:

@@ -28,7 +28,7 @@ class OpenedFile(NamedTuple):
 
 
 class UnusedFile(NamedTuple):
-    """The file of a detector that is set aside; it is open only while it is read, since there may be hundreds."""
+    """The file of a detector that could not be recovered; opened only for reading, since there may be hundreds."""
 
     detector: int
     path: Path
@@ -45,7 +45,7 @@ class UnusedFile(NamedTuple):
 
 
 def key_files(files: KeyFiles, used: Mapping[int, KeyFile], others: Sequence[int]) -> list[AttachedFile]:
-    """Return the files of detectors: those in use, and those of other detectors, if they have one."""
+    """Return the files in `used`, and the files of the detectors in `others` that have one."""
     unused = [UnusedFile(detector, files.path(detector)) for detector in others]
     return [
         *(OpenedFile(detector, file) for detector, file in used.items()),
@@ -57,8 +57,8 @@ def restore_key_files(store: Store, files: KeyFiles) -> dict[int, ImondrianError
     """If the database is a restored backup, write the files in it to the folder, and delete them from the database.
 
     If that is interrupted, the next start does it again. Files that are damaged, or for which the disk has no space,
-    stay in the database, and are returned with their errors: a file in the folder, which may have another state, must
-    not be used instead.
+    stay in the database. Their errors are returned, by the id of the detector. Such a detector must not use its file in
+    the folder, which may have another state.
     """
     known = {id_ for id_, _ in store.detectors()}
     detectors, failed = store.attached_files(), dict[int, ImondrianError]()

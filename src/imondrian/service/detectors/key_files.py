@@ -48,7 +48,7 @@ class KeyFiles:
             make_private(self.path(detector))
 
     def open_fleet(self, detector: int, max_bytes: int) -> Fleet:
-        """Open the fleet of a detector; its second file, for keys that leave memory, is private, too."""
+        """Open the fleet of a detector, and make its second file, for keys that leave memory, private."""
         path = self.path(detector)
         fleet = Fleet.load(path, max_bytes=max_bytes)
         make_private(path.with_name(f"{path.name}-spill"))
@@ -68,7 +68,7 @@ class KeyFiles:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        for suffix in ("-journal", "-spill"):  # of a former file
+        for suffix in ("-journal", "-spill"):  # left by an earlier file
             self.path(detector).with_name(f"{self.path(detector).name}{suffix}").unlink(missing_ok=True)
         part.replace(self.path(detector))
 
@@ -80,7 +80,7 @@ class KeyFiles:
     def remove(self, detector: int, *, is_waiting: bool = True) -> None:
         """Delete the file of a detector, if there is one; if that fails, log it: the next start deletes the file.
 
-        If not `is_waiting`, the file is also left to the next start if another thread holds the lock.
+        With `is_waiting=False`, the file is left to the next start if another thread holds the lock.
         """
         if self.lock.acquire(blocking=is_waiting):
             try:
@@ -91,9 +91,9 @@ class KeyFiles:
                 self.lock.release()
 
     def remove_others(self, detectors: Iterable[int], *, is_damaged: bool) -> None:
-        """Delete the files that belong to none of these detectors: a removal was interrupted.
+        """Delete files that belong to none of these detectors, left by interrupted removals.
 
-        If the database was damaged, the detectors may be unknown: then the files are renamed instead.
+        If the database was damaged, `detectors` may be incomplete: then the files are renamed instead.
         """
         known = set(detectors)
         for path in [*self._folder.glob("keys-*"), *self._folder.glob(".keys-*")]:
@@ -117,8 +117,8 @@ def check_number_of_keyed(n_open: int, limits: Limits) -> None:
 class KeyFile:
     """An open file of a detector, for copies.
 
-    Opening and closing a file would release the lock that SQLite holds on it. So it is opened before, and closed after,
-    the fleet that uses it.
+    Closing a descriptor of a file releases the locks that SQLite holds on the file in this process. So the file is not
+    opened for each copy: it is opened before the fleet that uses it, and closed after the fleet.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class KeyFile:
     Attributes
     ----------
     is_closed : bool
-        Whether it was closed: its file descriptor may then be that of another file.
+        Whether the file was closed; its descriptor may then belong to another file.
     """
 
     def __init__(self, path: Path) -> None:

@@ -91,9 +91,9 @@ def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, probl
 
 
 def _with_backlog(folder: Folder, record: StoredDetector, error: StoreError) -> AppliedState:
-    """Return the state of the last snapshot, with the entries after it, which its worker applies as soon as it can.
+    """Return the state of the last snapshot; its backlog has the entries after it, which the worker applies later.
 
-    Raise the error if its cause is not a key that could not be moved to the disk.
+    Raise the error again if the cause was not a key that could not be moved to the disk, or if entries are damaged.
     """
     state = _start_state(folder, record, [])
     entries = folder.store.entries_after(record.id, state.entry_number)
@@ -108,8 +108,8 @@ def replay(
 ) -> tuple[AppliedState, InvalidInputError | None]:
     """Apply entries in batches until one is invalid; return the state before its batch, and its error.
 
-    Only an InvalidInputError means that an entry is invalid. All other errors propagate: they may have another cause
-    (too little memory, a full disk, a damaged file of another program, a bug), and all entries may be valid.
+    Only an InvalidInputError means that an entry is invalid. All other errors propagate: they may have another cause,
+    such as too little memory, a full disk or a bug, and all entries may be valid.
     """
     for batch in _batches(entries, batch_size):
         try:
@@ -124,7 +124,7 @@ def replay(
 
 
 def _batches(entries: list[Entry], batch_size: int) -> Iterator[list[Entry]]:
-    """Divide entries into batches that are applied together; many large ones at once would need much memory."""
+    """Divide entries into batches that are applied together; many large entries at once would need much memory."""
     batch: list[Entry] = []
     for entry in entries:
         is_full = len(batch) == batch_size or sum(len(each.content) for each in batch) > _BYTES_PER_BATCH
@@ -221,7 +221,7 @@ def _check_models(entries: list[Entry], limits: Limits) -> None:
 def _replay_before_failure(
     start: Callable[[], AppliedState], entries: list[Entry]
 ) -> tuple[AppliedState, InvalidInputError | None]:
-    """Replay the entries before the one that fails, from the start: the failure left the detector half changed."""
+    """Replay the entries before the one that fails, in a new state: the failure left the detector half changed."""
     failed, error = replay(start(), entries, 1)
     failed.close()
     return replay(start(), entries[: failed.entry_number - failed.snapshot_number])[0], error
@@ -232,7 +232,8 @@ def _save_under_current_versions(
 ) -> AppliedState:
     """If replayed entries were written under other versions, report that, and save a snapshot at once.
 
-    Under other versions their scores may differ in the last bits; later starts from the snapshot are exact again.
+    Scores of replayed entries may differ in the last bits from those under the other versions. Later starts begin with
+    the new snapshot, so they are exact again.
     """
     n_replayed = state.entry_number - state.snapshot_number
     others = store.other_versions(record.id, state.snapshot_number + 1, state.entry_number) if n_replayed else []

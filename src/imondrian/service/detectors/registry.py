@@ -92,7 +92,7 @@ class Registry:
     feed : EventFeed
         Openings and closings of incidents, as they are stored.
     notifier : Notifier
-        Sends them to the receivers.
+        Sends these openings and closings to the receivers.
     """
 
     def __init__(
@@ -107,10 +107,10 @@ class Registry:
         store = Store(folder)
         self.damage_reports, self._files = store.problems, KeyFiles(folder)
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
-        self._removing = set[int]()  # detectors that were set aside, while their removal begins
+        self._removing = set[int]()  # ids of detectors that are set aside, while their removal begins
         try:
             use_receivers(store, receivers)
-            self._unrestored_files = restore_key_files(store, self._files)  # of detectors that are set aside
+            self._unrestored_files = restore_key_files(store, self._files)  # errors by id; such detectors are set aside
             detectors = [id_ for id_, _ in store.detectors()]
             self._files.remove_others(detectors, is_damaged=bool(self.damage_reports))
             self._recover(store, report)
@@ -163,7 +163,8 @@ class Registry:
         Raises
         ------
         ConflictError
-            If the existing one has another configuration, or there are too many detectors.
+            If the existing one has another configuration, or there are too many detectors, or they would need too much
+            memory.
         """
         with self._create_lock:
             handle = self._existing(name)
@@ -180,8 +181,8 @@ class Registry:
     def _is_configured_as(self, handle: DetectorHandle, settings: dict[str, Any]) -> bool:
         """Return True if a detector has these settings, or had them when it was created.
 
-        A client may repeat its request after settings were changed. Detectors of older versions have another default
-        for `missing` than new ones, and a number as their threshold was a share.
+        A client may repeat its request after settings were changed. When a detector was created by an older version,
+        `missing` had another default, and a number as threshold was a share of the points.
         """
         if settings.get("key") != handle.configuration["key"]:
             return False
@@ -189,13 +190,15 @@ class Registry:
         configuration, _ = checked_configuration({**current, **settings}, self.limits)
         same = [handle.configuration, handle.record.configuration]
         if handle.record.is_former and "threshold" in settings:
-            same += [{**each, "threshold": settings["threshold"]} for each in same if _was_share(each, settings)]
+            same += [
+                {**each, "threshold": settings["threshold"]} for each in same if _is_former_threshold(each, settings)
+            ]
         return any(is_same_detector(each, configuration) for each in same)
 
     def restore(
         self, name: str, content: bytes, request: str | None, memory: RequestMemory | None = None
     ) -> tuple[DetectorHandle, bool]:
-        """Create a detector from a model file, and return it and True; or an existing one, unchanged, and False."""
+        """Create a detector from a model file and return it and True; if one exists, return it unchanged, and False."""
         checked_request_id(request, self.limits)
         handle = self._handles.get(name)
         if handle is not None:  # no need to wait for the creation of other detectors
@@ -213,7 +216,7 @@ class Registry:
         self.start_removal(name).result()
 
     def start_removal(self, name: str) -> Future[None]:
-        """Remove a detector; the future completes when all its data is deleted, or the next start will delete it.
+        """Remove a detector; the future completes when all its data is deleted, or the rest is left to a later attempt.
 
         The removal does not wait for queued requests: they are refused.
         """
@@ -248,7 +251,7 @@ class Registry:
         return [*(f"{name}: {aside.reason}" for name, aside in self._set_aside.copy().items()), *failing]
 
     def _check(self) -> None:
-        """Open incidents of detectors without data, and go on with removals that have failed; called by the timer."""
+        """Open incidents for detectors without data, and try failed removals again; called by the timer."""
         self._remover.retry()
         for handle in self.all():
             with suppress(StorageError):  # the service is shutting down, or the next check tries again
@@ -341,7 +344,7 @@ class Registry:
     # -- creation -----------------------------------------------------------------------------------------------
 
     def _existing(self, name: str) -> DetectorHandle | None:
-        """Return the detector of that name; None if there is none and one can be created."""
+        """Return the detector of that name, or None if there is none and it can be created."""
         checked_name(name, self.limits)
         aside, handle = self._set_aside.get(name), self._handles.get(name)
         if aside is not None:
@@ -435,6 +438,6 @@ def _then(first: Future[T], action: Callable[[], Any]) -> Future[T]:
     return both
 
 
-def _was_share(configuration: dict[str, Any], settings: dict[str, Any]) -> bool:
+def _is_former_threshold(configuration: dict[str, Any], settings: dict[str, Any]) -> bool:
     """Return True if the threshold in `settings`, as read by versions without incidents, is that of `configuration`."""
     return bool(current_threshold(settings["threshold"]) == configuration["threshold"])

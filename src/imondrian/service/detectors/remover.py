@@ -19,12 +19,12 @@ class _Removal(NamedTuple):
     """The removal of a detector."""
 
     detector: int
-    describe: Describe  # its open incidents
+    describe: Describe  # describes its open incidents
     finished: Future[None]
 
 
 class Remover:
-    """Deletes what is stored of removed detectors; between two portions, the changes of others are stored.
+    """Deletes the data of removed detectors in portions; between two portions, other detectors can store changes.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Remover:
         self._submit(_Removal(detector, as_stored, Future()))
 
     def retry(self) -> None:
-        """Go on with removals that have failed, for example because the disk was full."""
+        """Try again to finish removals that have failed, for example because the disk was full."""
         for _ in range(len(self._failed)):
             self._submit(self._failed.popleft()._replace(finished=Future()))
 
@@ -97,7 +97,7 @@ class Remover:
             return
         _LOG.error("The data of a removed detector could not be deleted yet.", exc_info=error)
         self._failed.append(removal)
-        removal.finished.set_result(None)  # the detector is removed all the same
+        removal.finished.set_result(None)  # the detector is removed; only its data remains
 
 
 def _proceed(removal: _Removal, store: Store) -> RemovalPortion:

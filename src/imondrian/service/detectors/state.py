@@ -1,4 +1,7 @@
-"""The state of a single detector (everything that changes: counts, latest rows, saved replies), and its snapshot."""
+"""The state of a single detector, which has no key, and its snapshot.
+
+The state is everything that changes: the detector, counts, latest rows, incidents and saved replies.
+"""
 
 import io
 import math
@@ -83,7 +86,7 @@ class DetectorState(AppliedState):
         return state, outcomes
 
     def _apply_together(self, entries: list[Entry], lock: LockFactory) -> tuple["DetectorState", list[Outcome]]:
-        """Apply entries to the same detector."""
+        """Apply entries that do not replace the detector, or a single entry that does."""
         outcomes = self.applier.apply(entries, lock)
         counts, pending = self.counts.plus(outcomes, self.applier.events.n_opened), self.pending
         is_renumbered = self.applier.generation != self.incidents.shown.generation
@@ -156,8 +159,8 @@ def new_state(record: StoredDetector, retention: Retention) -> DetectorState:
 def restored_state(state: DetectorState, snapshot: Snapshot) -> DetectorState:
     """Restore a snapshot into the state of a new detector; raise DamagedFileError if it is damaged.
 
-    Fills the history and the incidents of `state` in place, and returns the state with detector, numbers and counts
-    replaced. Saved replies are read separately.
+    The history and the incidents of `state` are filled in place; the returned state has the detector, the entry numbers
+    and the counts of the snapshot. Saved replies are read separately.
     """
     detector = detector_from(snapshot.content)
     state.history.restore(snapshot.history)

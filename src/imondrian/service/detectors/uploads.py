@@ -29,7 +29,7 @@ from imondrian.stream.stream_parameters import restored_parameters
 
 _MODEL_TYPE = "StreamDetector"
 _SERVICE, _SERVICE_SETTINGS = "service", ("time", "silence")  # in the extra values of a model file
-_MAX_COUNT = 2**52  # rows seen or points shown, so that no counter of the detector can overflow later
+_MAX_COUNT = 2**52  # rows that a detector, or points that its forest, may have seen: no counter overflows later
 
 
 def check_model(
@@ -37,7 +37,7 @@ def check_model(
 ) -> None:
     """Raise if a model file is damaged, needs too much memory, or does not match the configuration.
 
-    Its threshold and its rules for incidents may differ: those of the configuration are used.
+    Its threshold and its rules for incidents may differ: the detector that it replaces passes on its own.
 
     Parameters
     ----------
@@ -48,7 +48,8 @@ def check_model(
     limits : Limits
         The limits of detectors.
     memory : RequestMemory, optional
-        Where the memory for the new detector is reserved, until the request ends: the worker reads the file again.
+        Where the memory for the new detector is reserved. It stays reserved until the request ends, because the worker
+        reads the file again.
     """
     size = size_in_model(content)
     n_bytes = checked_size(size, limits)

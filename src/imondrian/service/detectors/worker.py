@@ -47,8 +47,8 @@ _BEING_REMOVED, _REMOVED = "The detector is being removed.", "The detector was r
 class DetectorWorker:
     """A detector, the thread that changes it, and a copy of it for reads.
 
-    Waiting requests are committed to the journal by the writer, all in one transaction with those of other detectors.
-    Then they are ready, and the thread of the worker applies them while the writer commits later ones.
+    The writer commits all waiting requests, with those of other detectors, to the journal in one transaction. Then they
+    are ready: the thread of the worker applies them while the writer commits later requests.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class DetectorWorker:
     settings : dict
         The current values of the settings that can be changed.
     last_points_time : float
-        When points last arrived, by the monotonic clock; before that, when the worker was created.
+        When points last arrived, by the monotonic clock; until points arrive, when the worker was created.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class DetectorWorker:
         self._problems: dict[str, str] = {}
         self._n_bytes_needed = 0  # disk space that the last refused request needs
         self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
-        self._n_settled = state.entry_number  # of the last entry whose effect is included in `settings`
+        self._n_settled = state.entry_number  # number of the last entry whose effect is included in `settings`
         self._writer, self._limits, self._retention = writer, limits, retention
         self._waiting: list[Job] = []  # to be journalled
         self._ready: deque[JournalledJob] = deque()
@@ -118,7 +118,7 @@ class DetectorWorker:
         self._thread.start()
 
     def _add_backlog(self, n_features: int) -> None:
-        """Queue entries that could not be replayed at the start, as ready; their clients may ask for the replies."""
+        """Queue journal entries that could not be replayed at the start; clients may repeat requests to get replies."""
         for entry in self._state.backlog:
             n_points = len(entry.points_and_labels()[0]) // (8 * n_features)
             keys = frozenset(journalled_rows(entry.content).keys) if self.is_keyed and n_points else NO_KEYS
@@ -252,8 +252,8 @@ class DetectorWorker:
     def remove(self) -> Future[RemovalPortion]:
         """Remove the detector; the future gets the first portion of the removal when it is on the disk.
 
-        The removal does not wait for queued requests: they are refused once it is on the disk. If it fails, the worker
-        continues.
+        The removal does not wait for queued requests: they are refused once the removal is on the disk. If the removal
+        fails, the worker continues.
         """
         with self._condition:
             if self._is_ending:
@@ -268,7 +268,7 @@ class DetectorWorker:
         return removal
 
     def stop(self) -> None:
-        """Refuse new requests, apply the queued ones, save a snapshot, and end; `wait_for_end` waits for that."""
+        """Refuse new requests, apply the queued ones, save a snapshot, and end the thread, without waiting for it."""
         with self._condition:
             self._refusal = self._refusal or UnavailableError(_SHUTTING_DOWN)
             self._is_ending = True
@@ -296,7 +296,7 @@ class DetectorWorker:
     def _is_silence_due(self) -> bool:
         """Return True if no points have arrived for too long.
 
-        False while a journalled change, which may change the limit, has not been applied.
+        Return False while a journalled request has not been applied, since it may change this limit.
         """
         silence, is_settled = self.settings["silence"], self._n_settled == self._n_journalled
         return silence is not None and is_settled and time.monotonic() - self.last_points_time > silence
@@ -317,7 +317,7 @@ class DetectorWorker:
         self._feed.publish_result(stored)
 
     def _on_silence_stored(self, stored: Future[list[StoredEvent]]) -> None:
-        """Show a silence that has begun or ended, once that is on the disk."""
+        """Show a silence that has begun or ended, once this is on the disk."""
         if stored.exception() is None and stored.result():
             self.silences = self._stored_silences
             self._may_be_silent = self.is_silent
@@ -341,14 +341,14 @@ class DetectorWorker:
         return self._close_silence(store, jobs) if self._may_be_silent else []
 
     def _close_silence(self, store: Store, jobs: list[Job]) -> list[StoredEvent]:
-        """Store that the detector is no longer silent, if points have arrived or the setting has changed."""
+        """Store that the detector is no longer silent, if points have arrived or the setting `silence` allows it."""
         times = [job.time for job in jobs if job.kind in WITH_POINTS or self._ends_silence(job)]
         events = store.events.close_silence(self.id, self.name, times[0]) if times else []
         self._stored_silences = store.events.silences(self.id)
         return events
 
     def _ends_silence(self, job: Job) -> bool:
-        """Return True if a job changes the setting so that the detector is no longer silent."""
+        """Return True if a job changes the setting `silence` so that the detector is no longer silent."""
         if job.kind != SETTINGS:
             return False
         changes = Changes.from_bytes(job.content)
@@ -495,7 +495,7 @@ class DetectorWorker:
     def _store_announcements(self) -> None:
         """Store openings and closings of incidents; if that fails, they are stored later.
 
-        They follow from the journal, so they cannot be lost: a replay gives them again.
+        They cannot be lost: a replay of the journal produces them again.
         """
         try:
             while self._state.pending.latest and not self._is_removed:
@@ -512,7 +512,7 @@ class DetectorWorker:
         return store.events.add(self.id, announcements, n_skipped) if store.has_detector(self.id) else []
 
     def _write_lock(self) -> AbstractContextManager[None]:
-        """Return the lock for one change; after a removal raise RemovedError, even in the middle of an entry."""
+        """Return the lock for one change; after a removal, raise RemovedError, even in the middle of an entry."""
         if self._is_removed:
             raise RemovedError(_REMOVED)
         return self.view.write_lock()
@@ -520,7 +520,7 @@ class DetectorWorker:
     def _replies_to(self, entries: list[Entry], outcomes: list[Any]) -> list[Reply]:
         """Return the replies, and save those to requests with an id.
 
-        They are stored with the next snapshot; until then they can be reproduced from the journal.
+        Saved replies are stored with the next snapshot; until then, a replay of the journal reproduces them.
         """
         replies = [reply_to(entry.kind, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
         saved = [
@@ -528,7 +528,7 @@ class DetectorWorker:
             for entry, reply in zip(entries, replies, strict=True)
             if entry.request is not None
         ]
-        with self._condition:  # only now: the event loop waits for this lock when it queues a request
+        with self._condition:  # held only briefly: the event loop waits for this lock when it queues a request
             for reply in saved:
                 self._replies.add(reply)
         return replies
@@ -547,7 +547,7 @@ class DetectorWorker:
         self._store_announcements()
         try:
             if self._state.pending.latest:
-                raise StorageError(self._problems["events"])  # noqa: TRY301 (a replay must give them again)
+                raise StorageError(self._problems["events"])  # noqa: TRY301 (a replay must produce them again)
             with self._writer.snapshot_slot:
                 self._state.save_snapshot(self._write_unless_deleted)  # replies are only added in this thread
         except Exception as error:  # noqa: BLE001 (the detector itself works)

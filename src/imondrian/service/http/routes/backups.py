@@ -1,11 +1,14 @@
 """The route that returns a copy of everything that the service stores."""
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
 from typing import IO
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from imondrian.service.http.routes.common import problems, raise_if_disconnected, registry_of
 from imondrian.service.storage.store import FILE
@@ -24,14 +27,44 @@ async def backup(request: Request) -> Response:
 
     The copy has the state at one moment; requests are answered meanwhile.
     """
-    async with request.app.state.backup_limit.slot():
+    limits = registry_of(request).limits
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(request.app.state.backup_limit.slot())
         await raise_if_disconnected(request)
         file, n_bytes = await run_in_threadpool(registry_of(request).backup)
-    headers = {"Content-Length": str(n_bytes), "Content-Disposition": f'attachment; filename="{FILE}"'}
-    return StreamingResponse(_chunks(file), media_type=_TYPE, headers=headers)
+        stack.enter_context(file)
+        seconds = limits.backup_seconds + n_bytes / limits.backup_rate
+        return _FileResponse(file, n_bytes, seconds, stack.pop_all())
+
+
+class _FileResponse(StreamingResponse):
+    """Sends a file; then, or if the client is too slow, releases what the copy needs: the file, and the slot.
+
+    Parameters
+    ----------
+    file : file
+        The copy.
+    n_bytes : int
+        Its size.
+    seconds : float
+        After this time the response is aborted.
+    resources : AsyncExitStack
+        Is closed at the end.
+    """
+
+    def __init__(self, file: IO[bytes], n_bytes: int, seconds: float, resources: AsyncExitStack) -> None:
+        headers = {"Content-Length": str(n_bytes), "Content-Disposition": f'attachment; filename="{FILE}"'}
+        super().__init__(_chunks(file), media_type=_TYPE, headers=headers)
+        self._seconds, self._resources = seconds, resources
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        async with self._resources:
+            with suppress(TimeoutError):  # then the server closes the connection, because the response is incomplete
+                async with asyncio.timeout(self._seconds):
+                    await super().__call__(scope, receive, send)
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk
+    while chunk := file.read(_CHUNK_BYTES):
+        yield chunk
