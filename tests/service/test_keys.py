@@ -446,6 +446,26 @@ def test_a_damaged_file_sets_only_its_detector_aside(tmp_path, damage):
     registry.close()
 
 
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_the_files_of_keys_are_kept_if_the_database_is_lost(tmp_path, is_empty):
+    registry = Registry(tmp_path)
+    learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=20))
+    registry.close()
+    content = (tmp_path / "keys-1.db").read_bytes()
+    (tmp_path / FILE).unlink()
+    if is_empty:
+        (tmp_path / FILE).touch()
+    registry = Registry(tmp_path)
+    assert registry.damage_reports == [
+        f"{tmp_path / FILE} is missing or empty: the files of keys beside it are renamed to *.damaged."
+    ]
+    registry.close()
+    registry = Registry(tmp_path)
+    assert registry.damage_reports == []
+    registry.close()
+    assert (tmp_path / "keys-1.db.damaged").read_bytes() == content
+
+
 @pytest.mark.parametrize("is_set_aside", [True, False])
 def test_a_detector_whose_file_cannot_be_deleted_is_removed(tmp_path, is_set_aside, caplog):
     registry = Registry(tmp_path)

@@ -15,6 +15,7 @@ from imondrian.service.errors import ConflictError, NotFoundError, RemovedError,
 from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import Limits, Retention
 from tests.service.serving import SMALL, ThreadServer, wait_until
+from tests.service.test_incidents import bursts
 from tests.service.test_worker import learn, n_rows
 
 XY = {"features": ["x", "y"], **SMALL}
@@ -87,6 +88,25 @@ def test_queued_requests_are_applied_if_a_removal_fails(registry, stream):
     assert [future.result(TIMEOUT).status for future in waiting] == [200] * 6
     assert handle.worker.summary.n_seen == 6
     registry.remove("a")
+
+
+def test_events_of_a_removed_detector_are_forgotten_in_memory_as_on_the_disk(tmp_path):
+    registry = Registry(tmp_path)
+    for name in ("a", "b"):
+        handle, _ = registry.create(name, {**XY, "threshold": 0.05, "gap": 10})
+        learn(handle, bursts())
+    wait_until(lambda: registry.feed.last_id > 2)
+    registry.remove("a")
+    wait_until(lambda: not registry._store.removals.unfinished())
+    in_memory = registry.feed.after(0)
+    stored = registry.feed.stored_after(0, 1_000).result()
+    assert {event.detector for event in stored} >= {2}
+    assert in_memory is None or in_memory == stored
+    learn(registry.get("b"), bursts(seed=1))
+    later = registry.feed.after(stored[-1].id)
+    assert later
+    assert later == registry.feed.stored_after(stored[-1].id, 1_000).result()
+    registry.close()
 
 
 @contextlib.contextmanager

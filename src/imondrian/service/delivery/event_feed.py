@@ -47,6 +47,15 @@ class EventFeed:
         for wake in subscribers:
             wake()
 
+    def publish_removal(self, events: list[StoredEvent]) -> None:
+        """Publish the closings of a removed detector.
+
+        All events in memory are forgotten, since some of them are deleted from the store.
+        """
+        with self._lock:
+            self._latest.clear()
+        self.publish(events)
+
     def subscribe(self, key: object, wake: Callable[[], None]) -> None:
         """Call `wake`, in the thread of the writer, whenever there are new events."""
         with self._lock:

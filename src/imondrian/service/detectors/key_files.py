@@ -15,6 +15,7 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.service.errors import ConflictError
 from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits
 from imondrian.service.storage.sqlite import make_private, make_private_file
+from imondrian.service.storage.store import FILE
 
 _LOG = logging.getLogger("imondrian.service")
 _NAME = re.compile(r"\.?keys-([0-9]+)\.db(\.part|\.[0-9a-f]{16})?(-spill|-journal)?")
@@ -40,6 +41,13 @@ class KeyFiles:
     def path(self, detector: int) -> Path:
         """Return the path of the file of a detector."""
         return self._folder / f"keys-{detector}.db"
+
+    def report_lost_database(self) -> list[str]:
+        """Return what is wrong if there are files of keys, but the database, which has their detectors, is missing."""
+        database = self._folder / FILE
+        if not any(self._folder.glob("keys-*.db")) or (database.is_file() and database.stat().st_size):
+            return []
+        return [f"{database} is missing or empty: the files of keys beside it are renamed to *.damaged."]
 
     def create(self, detector: int, fleet: Fleet) -> None:
         """Create the file of a detector from a fleet without a store, which has no keys yet."""

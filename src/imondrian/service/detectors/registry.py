@@ -104,8 +104,10 @@ class Registry:
         report: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self.limits, self.retention = limits or Limits(), retention or Retention()
+        self._files = KeyFiles(folder)
+        lost = self._files.report_lost_database()
         store = Store(folder)
-        self.damage_reports, self._files = store.problems, KeyFiles(folder)
+        self.damage_reports = [*([] if store.detectors() else lost), *store.problems]
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         self._removing = set[int]()  # ids of detectors that are set aside, while their removal begins
         try:

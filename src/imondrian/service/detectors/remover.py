@@ -66,7 +66,7 @@ class Remover:
     def publish(self, stored: Future[RemovalPortion]) -> None:
         """Publish the closings of incidents in a portion, if it is on the disk."""
         if stored.exception() is None:
-            self._feed.publish(stored.result().events)
+            self._feed.publish_removal(stored.result().events)
 
     def resume(self, detector: int) -> None:
         """Finish a removal that an earlier process started."""

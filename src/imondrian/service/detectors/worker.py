@@ -400,7 +400,7 @@ class DetectorWorker:
             self._condition.notify()
         self._refuse(refused, RemovedError(_REMOVED))
         if error is None:
-            self._feed.publish(deletion.result().events)
+            self._feed.publish_removal(deletion.result().events)
             removal.set_result(deletion.result())
         else:
             removal.set_exception(error)
