@@ -13,11 +13,13 @@ from imondrian import StreamDetector
 from imondrian.base.errors import InvalidInputError
 from imondrian.fleet.fleet import Fleet
 from imondrian.service.changes.journal import entry_of_points
+from imondrian.service.client import ServiceError
 from imondrian.service.detectors.key_files import KeyFile
 from imondrian.service.detectors.keyed_state import KeyedState
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
-from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits
+from imondrian.service.http.asgi import create_app
+from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits, Retention
 from imondrian.service.storage.store import FILE
 from tests.service.keyed import (
     HOSTS,
@@ -37,7 +39,7 @@ from tests.service.keyed import (
     points_of,
     rows_shown,
 )
-from tests.service.serving import wait_until
+from tests.service.serving import ThreadServer, wait_until
 from tests.service.test_recovery import damage_database
 
 N_ROWS = 1_500
@@ -764,4 +766,26 @@ def test_a_removed_detector_whose_file_is_closed_is_not_part_of_a_backup(tmp_pat
     assert handle.worker.wait_for_end(10)
     content, _ = registry.backup()
     content.close()
+    registry.close()
+
+
+def test_a_request_that_would_move_keys_too_often_is_refused(tmp_path):
+    n_bytes = plain_fleet().bytes_per_key
+    registry = Registry(tmp_path, limits=Limits(moved_bytes=20 * n_bytes))
+    registry.create("few", {**HOSTS, "max_bytes": 2 * n_bytes})
+    registry.create("many", HOSTS)
+    with ThreadServer(create_app(registry)) as server, server.client() as client:
+        rows = [[f"web-{i % 3}", 0.0, 0.0] for i in range(21)]
+        with pytest.raises(ServiceError, match=r"The 21 points have 3 keys, which do not fit into max_bytes together"):
+            client.process("few", rows)
+        assert len(client.process("few", rows[:20])) == 20
+        assert len(client.process("few", [row for row in rows if row[0] != "web-0"] * 2)) == 28
+        assert len(client.process("many", rows)) == 21
+
+
+def test_a_snapshot_is_saved_if_a_replay_would_take_long(tmp_path):
+    registry = Registry(tmp_path, retention=Retention(seconds_between_snapshots=0.0))
+    handle, _ = registry.create("hosts", HOSTS)
+    learn(handle, *keyed_rows(n_rows=20))
+    wait_until(lambda: handle.worker._state.snapshot_number == 1)
     registry.close()

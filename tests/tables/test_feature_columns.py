@@ -245,6 +245,19 @@ def test_the_user_can_choose_the_separators():
         FormatRules(",", ",").checked()
 
 
+def test_plain_numbers_of_a_model_stay_plain_whatever_separates_the_fields():
+    frame = pl.DataFrame({"a": ["7.755", "7.064"], "b": ["1.234,5", "2,25"]})
+    hint = ColumnRules(decimal_hint=",")
+    plain = TableColumns(frame[["a"]]).features_of_model(["a"], set(), {}, hint)
+    assert plain.columns == [number("a")]
+    assert TableColumns(frame[["a"]]).choose(hint).columns == [number("a", GERMAN)]
+    for columns in (frame, frame[["a"]]):  # another column, or the model, shows that the comma is decimal
+        known = {} if "b" in columns.columns else {"c": number("c", GERMAN)}
+        names = [*columns.columns, *known]
+        found = TableColumns(columns).features_of_model(names, set(), known, hint).columns
+        assert found[0] == number("a", GERMAN)
+
+
 def test_a_model_decides_how_its_features_are_read():
     frame = pl.DataFrame(
         {"a": ["1,234", "5,678"], "c": ["1", "2"], "t": ["2024-01-01", "2024-01-06"], "b": ["$1", "$2"]}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imondrian.base.categories import category_code
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables import table_reader, text_parsing
 from imondrian.tables.table_reader import Table, TextLayout
@@ -42,6 +43,24 @@ def test_csv_is_read_the_same_with_any_block_size(frame, block, tmp_path_factory
     finally:
         text_parsing.BLOCK_BYTES = before
     assert read.rows() == frame.rows()
+
+
+@given(
+    values=st.lists(st.sampled_from([True, False, 0, 1, 2.5, "a", "true: true", None]), min_size=1, max_size=8),
+    other=st.sampled_from(["x", ': true"', '"flag": true', 3, True]),
+    block=st.integers(1, 200),
+)
+def test_booleans_of_ndjson_are_never_numbers(values, other, block, tmp_path_factory):
+    lines = [json.dumps({"a": value, "b": other}) for value in values]
+    before = text_parsing.BLOCK_BYTES
+    text_parsing.BLOCK_BYTES = block
+    try:
+        read = Table(written(tmp_path_factory.mktemp("t"), "\n".join(lines), "t.ndjson")).read_all()
+    finally:
+        text_parsing.BLOCK_BYTES = before
+    expected = [None if value is None else category_code(value) for value in values]
+    assert [None if value is None else category_code(value) for value in read["a"].to_list()] == expected
+    assert read["b"].to_list() == [other] * len(values)
 
 
 @given(rows=st.lists(st.integers(-5, 5), min_size=1, max_size=20), block=st.integers(1, 40))
@@ -221,7 +240,7 @@ def test_missing_files_and_wrong_options_raise(tmp_path):
 def test_ndjson_with_mixed_types_is_read_line_by_line(tmp_path):
     lines = ['{"a": 1, "b": {"c": 1}}', '{"a": true, "b": "x"}', '{"a": NaN}', f'{{"a": 1{"0" * 400}}}']
     read = Table(written(tmp_path, "\n".join(lines[:3]), "t.ndjson")).read_all()
-    assert read["a"].to_list()[:2] == [1.0, 1.0]
+    assert read["a"].to_list() == ["1", "true", "NaN"]
     exact = '{"id": 9007199254740993, "on": true, "x": 1.5}\n{"id": 2, "on": false, "x": NaN}'
     assert Table(written(tmp_path, exact, "t.ndjson")).read_all().row(0) == (9007199254740993, True, 1.5)
     assert read["b"].to_list() == ['{"c": 1}', "x", None]

@@ -29,6 +29,7 @@ class Limits(NamedTuple):
     detectors: int = 1_000  # each has a thread; usually `total_bytes` is the limit that matters
     keyed_detectors: int = 1_000  # that are open; fewer if the limit on file descriptors is too low
     keys: int = 200_000  # of a detector
+    moved_bytes: int = 16 * 1024 * MIB  # of keys, between memory and disk, while a request is applied
     keys_per_read: int = 1_000  # whose points a request scores or explains without learning
     window: int = 100_000
     trees: int = 1_000
@@ -75,6 +76,7 @@ class Retention(NamedTuple):
     """How much is stored for each detector, and how often it is saved as a snapshot."""
 
     points_between_snapshots: int = 50_000
+    seconds_between_snapshots: float = 10.0  # of applying requests; a replay takes about as long
     bytes_between_snapshots: int = 64 * MIB
     requests_between_snapshots: int = 5_000  # that learn no points
     replies: int = 10_000  # to requests with an id

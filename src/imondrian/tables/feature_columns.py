@@ -135,8 +135,11 @@ class TableColumns:
         known : mapping of str to FeatureColumn
             How some of the features are read, as stored in the model file.
         rules : ColumnRules
-            What the user says; only the formats of numbers matter.
+            What the user says; only the formats of numbers matter. The separator of the fields says nothing about the
+            decimal separator here: plain numbers of the model are plain, unless other columns show the opposite.
         """
+        decimals = {each.number_format.decimal for each in known.values() if each.number_format is not None}
+        rules = rules._replace(decimal_hint=decimals.pop() if len(decimals) == 1 else None)
         numbers = [name for name in names if name not in categorical and (name not in known or any(rules.formats))]
         contents = self._contents([name for name in numbers if name in self._frame.columns], rules)
         formats = {name: content.number_format for name, content in contents.items()}

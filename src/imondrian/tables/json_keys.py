@@ -1,4 +1,10 @@
-"""Keys that appear more than once in an object of NDJSON: the fast reader keeps the first of them silently."""
+"""Keys of NDJSON: those that appear more than once in an object, and those of booleans.
+
+The fast reader silently keeps the first of repeated keys, and reads booleans beside numbers as numbers.
+"""
+
+import json
+import re
 
 import polars as pl
 
@@ -6,6 +12,8 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.tables.checked_json import decode_json
 
 _NULLS = (b'": null', b'":null')
+_BOOLEANS = (b"true", b"false")
+_KEY_OF_BOOLEAN = re.compile(rb'("(?:[^"\\]|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+(?:true|false)')
 _COLONS_AFTER_BLANKS = (b" :", b"\t:", b"\r:", b"\n:")  # all white space of JSON
 
 
@@ -39,6 +47,23 @@ def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int
             raise InvalidInputError(f"{name}: line {i}: {error}") from None
         except ValueError:  # a blank line, or a notation that only the fast reader knows
             continue
+
+
+def has_booleans_as_numbers(block: bytes, frame: pl.DataFrame) -> bool:
+    r"""Return True if a column of numbers in the frame may have been booleans in some of the lines of NDJSON.
+
+    If there are as many booleans in the frame as words in the lines, keys are not searched.
+
+    Examples
+    --------
+    >>> has_booleans_as_numbers(b'{"a": 1}\n{"a": true}', pl.DataFrame({"a": [1, 1]}))
+    True
+    """
+    n_booleans = sum(column.count() for column in frame if column.dtype == pl.Boolean)
+    if sum(map(block.count, _BOOLEANS)) == n_booleans:
+        return False
+    keys = {json.loads(key, strict=False) for key in set(_KEY_OF_BOOLEAN.findall(block))}
+    return any(column.name in keys and column.dtype.is_numeric() for column in frame)
 
 
 def _most_keys(block: bytes, n_values: int) -> int | None:

@@ -143,7 +143,7 @@ class Table:
             frames.append(batch.frame)
             progress(batch.share_read)
         try:
-            return pl.concat(frames, how="diagonal_relaxed", rechunk=True)
+            return pl.concat(_with_booleans_as_text(frames), how="diagonal_relaxed", rechunk=True)
         except pl.exceptions.PolarsError as error:
             raise InvalidInputError(f"{self.name}: the type of a column changes: {first_line(error)}.") from None
 
@@ -169,6 +169,16 @@ class Table:
         except BaseException:
             self.close()
             raise
+
+
+def _with_booleans_as_text(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Convert booleans to text in columns that have other types in other frames: `concat` reads true as 1 there."""
+    types: dict[str, set[pl.DataType]] = {}
+    for frame in frames:
+        for name, dtype in frame.schema.items():
+            types.setdefault(name, set()).add(dtype)
+    mixed = [name for name, found in types.items() if pl.Boolean in found and len(found - {pl.Null}) > 1]
+    return [frame.cast({name: pl.String for name in mixed if name in frame.columns}) for frame in frames]
 
 
 def _open(path: str) -> IO[bytes]:

@@ -25,7 +25,7 @@ from imondrian.tables.csv_records import (
 )
 from imondrian.tables.encodings import check_not_binary
 from imondrian.tables.formats import SEPARATORS, without_byte_order_mark
-from imondrian.tables.json_keys import check_unique_keys
+from imondrian.tables.json_keys import check_unique_keys, has_booleans_as_numbers
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, find_start, guess_separator
 
 BLOCK_BYTES = 2**23  # parsed at once
@@ -233,7 +233,7 @@ def _parse_ndjson(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
     except pl.exceptions.PolarsError:
         return _parse_by_line(text, block, n_lines)
     check_unique_keys(block, frame, text.name, n_lines)
-    return frame
+    return _parse_by_line(text, block, n_lines) if has_booleans_as_numbers(block, frame) else frame
 
 
 def _parse_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
@@ -257,12 +257,12 @@ def _parse_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame
 
 
 def _as_column(name: str, values: list[Any]) -> pl.Series:
-    """Return a column of booleans, integers or floats if all values are, otherwise a column of text."""
+    """Return a column of booleans or of numbers if all values are, otherwise a column of text."""
     types = {type(value) for value in values if value is not None}
     if types in ({bool}, {int}):
         with suppress(OverflowError):  # integers beyond 64 bits
             return pl.Series(name, values, pl.Boolean if types == {bool} else pl.Int64)
-    if types <= {bool, int, float}:
+    if types <= {int, float}:
         with suppress(OverflowError):
             return pl.Series(name, [None if value is None else float(value) for value in values], pl.Float64)
     texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]

@@ -68,11 +68,12 @@ class Summary(NamedTuple):
 
 
 class SinceSnapshot(NamedTuple):
-    """Totals since the last snapshot: points learned, bytes of entries, and number of entries that learn no points."""
+    """What was applied since the last snapshot."""
 
-    n_points: int = 0
-    n_bytes: int = 0
-    n_others: int = 0
+    n_points: int = 0  # learned
+    n_bytes: int = 0  # of entries
+    n_others: int = 0  # entries that learn no points
+    seconds: float = 0.0  # that it took
 
     def plus(self, entries: list[Entry], n_features: int) -> "SinceSnapshot":
         """Return the totals after more entries."""
@@ -81,6 +82,7 @@ class SinceSnapshot(NamedTuple):
             self.n_points + n_values // n_features,
             self.n_bytes + sum(len(entry.content) for entry in entries),
             self.n_others + sum(entry.kind not in WITH_POINTS for entry in entries),
+            self.seconds,
         )
 
     def is_snapshot_due(self, retention: Retention) -> bool:
@@ -89,6 +91,7 @@ class SinceSnapshot(NamedTuple):
             self.n_points >= retention.points_between_snapshots
             or self.n_bytes >= retention.bytes_between_snapshots
             or self.n_others >= retention.requests_between_snapshots
+            or self.seconds >= retention.seconds_between_snapshots
         )
 
 
@@ -170,6 +173,10 @@ class AppliedState(ABC):
         """Return how much disk space an entry with points needs at most, or 0 if the space need not be checked."""
         return 0
 
+    def moved_bytes(self, _keys: frozenset[str], _n_points: int) -> int:
+        """Return how many bytes of keys may move between memory and disk while points are learned."""
+        return 0
+
     def has_disk_space(self, _n_bytes: int) -> bool:
         """Return True if the disk has this much free space."""
         return True
@@ -204,6 +211,11 @@ class AppliedState(ABC):
     def without_portion(self) -> Self:
         """Return the state after the first pending events were stored."""
         return replace(self, pending=self.pending.after(_EVENTS_PER_TRANSACTION))
+
+    def timed(self, seconds: float) -> Self:
+        """Return the state with the time that it took to apply the last entries."""
+        since = self.since_snapshot
+        return replace(self, since_snapshot=since._replace(seconds=since.seconds + seconds))
 
     def saved(self) -> Self:
         """Return the state after it was saved as a snapshot."""

@@ -99,6 +99,14 @@ class KeyedState(AppliedState):
         n_bytes = fleet.spill_bytes(json.loads(split_content(content)[1]))
         return n_bytes and n_bytes + 2 * len(content) + _MARGIN_BYTES
 
+    def moved_bytes(self, keys: frozenset[str], n_points: int) -> int:
+        """Return how many bytes of keys may move between memory and disk while points are learned.
+
+        If not all keys of the points fit into memory, each point may move a key.
+        """
+        n_bytes = self.applier.fleet.bytes_per_key
+        return n_points * n_bytes if len(keys) * n_bytes > self.max_bytes else 0
+
     def has_disk_space(self, n_bytes: int) -> bool:
         """Return True if the disk has this much free space."""
         return n_bytes == 0 or shutil.disk_usage(self.files.path(self.id).parent).free >= n_bytes

@@ -207,7 +207,7 @@ class DetectorWorker:
         Raises
         ------
         InvalidInputError
-            If the detector would have too many keys.
+            If the detector would have too many keys, or keys would be moved between memory and disk too often.
         QueueFullError
             If the queue is full.
         StorageError
@@ -226,6 +226,7 @@ class DetectorWorker:
             self._queue.check(n_points, len(content))
             if keys:
                 self._queued_keys.check(keys, self.keys.rows.summaries)
+                self._check_moves(keys, n_points)
             self._check_disk_space(kind, content, n_points)
             job = Job(kind, content, n_points, request, time.time(), Future(), keys)
             if kind in WITH_POINTS:
@@ -239,6 +240,14 @@ class DetectorWorker:
         if is_idle:
             self._writer.submit(self._journal, self._on_journalled)
         return job.future
+
+    def _check_moves(self, keys: frozenset[str], n_points: int) -> None:
+        """Raise InvalidInputError if a request would move keys between memory and disk for too long."""
+        if self._state.moved_bytes(keys, n_points) > self._limits.moved_bytes:
+            raise InvalidInputError(
+                f"The {n_points} points have {len(keys)} keys, which do not fit into max_bytes together: moving keys"
+                " between memory and disk would take too long. Send fewer points at once."
+            )
 
     def _check_disk_space(self, kind: str, content: bytes, n_points: int) -> None:
         """Raise StorageError if a request could be journalled, but not applied, because keys could not leave memory."""
@@ -463,7 +472,9 @@ class DetectorWorker:
 
     def _apply(self, jobs: list[Job], entries: list[Entry]) -> None:
         """Apply journalled entries, and set the replies."""
-        self._state, outcomes = self._state.apply(entries, self._write_lock, self._wait_for_store)
+        start = time.monotonic()
+        state, outcomes = self._state.apply(entries, self._write_lock, self._wait_for_store)
+        self._state = state.timed(time.monotonic() - start)
         self._problems.pop("store", None)
         self.summary = self._state.summary()
         if any(entry.kind not in WITH_POINTS for entry in entries):
