@@ -18,9 +18,7 @@ N_WARM = 256  # rows of each key that are not counted
 def main() -> None:
     """Print a table."""
     n_keys, n_rows = (int(argument) for argument in (sys.argv[1:] + ["500", "1000"][len(sys.argv) - 1 :]))
-    print(
-        "stream, p, alarms and incidents per 100,000 ordinary rows, incidents at rows 8 and 20 deviations above mean"
-    )
+    print("stream, p, alarms and incidents per 100,000 ordinary rows, incidents at rows 8 and 20 deviations above mean")
     for name, stream in STREAMS.items():
         rows = stream(np.random.default_rng(0), n_keys, n_rows + N_WARM)
         for probability in PROBABILITIES:

@@ -198,7 +198,7 @@ def _with_float32_cuts(trees: list[Tree], others: list[Array], names: list[str] 
     Rounding preserves the order of numbers. So if a is the largest value below a cut and b the smallest one not below
     it, any float32 cut in (float32(a), float32(b)] separates the rounded values as before. Here, a and b are values of
     the points of all trees and of `others`. If they are the same number in float32, only the points of the tree itself
-    keep their side.
+    are considered.
     """
     values = _values_by_feature(trees, others)
     limit = np.finfo(np.float32).max

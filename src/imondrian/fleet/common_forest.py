@@ -24,7 +24,7 @@ from imondrian.stream.detector import StreamDetector
 EPOCH = 4096  # rows of the fleet between two updates
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio: its multiples are evenly distributed
 _SAMPLED = np.uint64(2**64 // 64)  # one in 64 rows is sampled
-_MIN_POINTS = 16  # that a key must have before its mean and standard deviation can be used
+_MIN_POINTS = 16  # points that a key must have before its mean and standard deviation can be used
 _N_TREES, _WINDOW, _MAX_SAMPLES = 32, 2048, 256
 _NAME = "the common forest of the store"
 _MAX_DEVIATION = 1e100  # in standard deviations: squares of larger ones could overflow
@@ -231,7 +231,7 @@ def _parts_by_epoch(number: int, n_rows: int) -> Iterator[tuple[int, int]]:
 def _is_sampled(first: int, end: int) -> Array:
     """Return which of the rows first, ..., end - 1 are sampled: about one in 64.
 
-    Of every k-th row, about one in 64 is sampled, too, for every k. So the forest learns from all keys, even if their
-    rows come in a fixed order.
+    The same is true of every k-th row, for any k. So the forest learns from all keys, even if their rows come in a
+    fixed order.
     """
     return np.arange(first, end).astype(np.uint64) * _GOLDEN < _SAMPLED

@@ -116,7 +116,7 @@ class FittedModel:
     def threshold(self) -> float:
         """The score above which a row is an anomaly: the stored threshold, or the one that the rule computes.
 
-        Rules based on surprise use the distribution of scores, others the scores of the points in the forest.
+        A rule based on surprise uses the distribution of scores; a share and "kmeans" use the points in the forest.
         """
         if self.stored_threshold is not None:
             return self.stored_threshold

@@ -1,4 +1,4 @@
-"""Trees in model files of version 3: every distinct point is stored once; what can be computed from it is left out."""
+"""Trees in model files of version 3: every distinct point is stored once; boxes, parents and populations are not."""
 
 import os
 

@@ -736,7 +736,7 @@ class StreamDetector:
 
     @read_locked
     def read_state(self, function: Callable[[Snapshot], Answer]) -> tuple[Answer, dict[str, Any]]:
-        """Return `MondrianForest.read_state(function)` of the forest, and the notes of the detector.
+        """Return the result of `MondrianForest.read_state(function)`, and the notes of the detector.
 
         Raises
         ------
@@ -806,7 +806,7 @@ class StreamDetector:
                 self._state.counts[N_SHOWN] = n_shown  # the forest was extended directly
 
     def _row_converter(self) -> RowConverter:
-        """Return a new converter. Names that it finds in rows are recorded when the first of them is processed."""
+        """Return a new converter. Feature names that it finds are recorded when the first row is processed."""
         n_values = self.forest.n_features
         if n_values != self._n_values:
             raise InvalidInputError(
@@ -976,7 +976,7 @@ class StreamDetector:
     def _own_step(self, state: StreamState) -> list[Step]:
         """Return a step if a further eighth of the window length has been scored; otherwise no step.
 
-        These steps replace those of the window, which does not advance while anomalies are not learned.
+        These steps replace those of the window, which does not advance when an anomaly is not learned.
         """
         is_due = (state.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
         return [Step(1, *self.forest.insertion_counts)] if is_due else []

@@ -70,7 +70,7 @@ class RowLayout(NamedTuple):
     def numbers_of_point(self, point: Array) -> Array:
         """Return the last row of a point of the window, with 0 in place of the categories.
 
-        The window stores the numbers of all rows of a point first, then the categories.
+        The window stores the numbers of all rows of a point first.
         """
         row, n_numbers = np.zeros(self.n_features), len(self.numeric)
         row[self.numeric] = point[n_numbers * (self.size - 1) : n_numbers * self.size]

@@ -78,7 +78,7 @@ class StreamGaps:
         return self._medians.nbytes + self._point_numbers.nbytes + self._masks.nbytes
 
     def n_rows_with_same_medians(self, rows: Array, n_shown: int) -> int:
-        """Return how many of the next rows come before the first gap for which the medians must be computed again."""
+        """Return how many of the next rows, from the first on, are filled with the same medians."""
         if not self._point_numbers.size:
             return len(rows)
         with_gaps = np.flatnonzero(np.isnan(rows).any(axis=1))
