@@ -1,8 +1,8 @@
 """Alarms on streams: how often they are false, and how useful they are, with every rule for the threshold.
 
-1. Calibration: the share of rows flagged on streams without anomalies, divided by the probability asked for.
-2. Incidents on the series of NAB: windows in which one opens, and incidents that open outside of any window.
-3. Usefulness: F1 of the rows flagged on labelled streams, and F1 of incidents on labelled series.
+1. Calibration: the share of rows flagged on streams without anomalies, divided by the requested probability.
+2. Usefulness: on the series of NAB, the windows in which an incident opens, the incidents that open outside of any
+   window, and F1 of incidents; on labelled streams, F1 of the rows flagged.
 
 The data are in the folder named by IMONDRIAN_DATA. Usage: python benchmarks/alarms.py
 """
@@ -144,7 +144,7 @@ def measure(
 def incidents_on(series: Series, rule: float | str, preset: str) -> SeriesResult:
     """Count the windows in which an incident opens, and the incidents that open outside of any window.
 
-    An incident that opened before a window does not count as found: nobody is told anything in the window.
+    An incident that opened before a window does not make the window found: nobody is notified in the window.
     """
     detector = StreamDetector(1, threshold=rule, preset=preset)
     opened = []

@@ -33,7 +33,7 @@ class Attack(NamedTuple):
     """What the clients do, and the detector that they attack."""
 
     name: str
-    run: Callable[[int], None]  # accepts the port
+    run: Callable[[int], None]  # called with the port of the service
     is_large: bool = False  # attacks a large detector
     n_features: int = 2
 
@@ -64,7 +64,7 @@ def in_threads(n: int, function: Callable[[], None]) -> None:
 
 
 def heads(port: int) -> None:
-    """Send endless headers, one request after the other."""
+    """Send many header lines, a long header and a long URL, one request after the other."""
     end = time.monotonic() + SECONDS
     send(port, [b"GET / HTTP/1.1\r\n", *[b"a: b\r\n" * 10_000] * 1_700], end)
     send(port, [b"GET / HTTP/1.1\r\na: ", *[b"b" * MIB] * 100], end)
@@ -150,7 +150,7 @@ ATTACKS = (
 
 def probe(port: int, ended: "multiprocessing.synchronize.Event", results: "multiprocessing.Queue[list[float]]") -> None:
     """Request `/health` until the attack has ended, and put the latencies in seconds into the queue."""
-    gc.disable()  # its pauses of 100 ms would count as latency of the service
+    gc.disable()  # pauses of the garbage collector (100 ms) would count as latency of the service
     latencies = []
     while not ended.is_set():
         start = time.perf_counter()

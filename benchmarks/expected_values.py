@@ -2,7 +2,7 @@
 
 On every open numeric set, one value at a time is hidden in rows that the forest has not seen, and predicted: by
 `MondrianForest.expected_values`, by krcf, by the ten nearest rows (scikit-learn's KNNImputer) and by the median. Then
-the cost of expected values, compared with that of explanations. The data are in the folder named by IMONDRIAN_DATA.
+the cost of expected values is compared with that of explanations. The data are in the folder named by IMONDRIAN_DATA.
 
 krcf has no function to impute a value in a row: it extrapolates series. A row is therefore shown to it as a series that
 starts with a marker and ends with the hidden feature, and the last value is extrapolated.
@@ -33,11 +33,11 @@ class HiddenValues(NamedTuple):
     name: str
     table: np.ndarray
     rows: np.ndarray
-    features: list[int]  # those that are hidden, one after the other
+    features: list[int]  # the features that are hidden, one at a time
 
 
 class Prediction(NamedTuple):
-    """The predicted values of one feature; low and high are None if a method has none."""
+    """The predicted values of one feature; low and high are None if the method predicts no range."""
 
     values: np.ndarray
     low: np.ndarray | None = None
@@ -91,7 +91,7 @@ def hidden_values() -> Iterator[HiddenValues]:
 
 
 def errors(method: Callable[[HiddenValues, int], Prediction], hidden: HiddenValues) -> tuple[float, float, float]:
-    """Return the mean absolute error, the share of values within the predicted range, and its mean width."""
+    """Return the mean absolute error, the share of values within the predicted ranges, and the mean width of these."""
     figures = []
     for j in hidden.features:
         truth, found = hidden.rows[:, j], method(hidden, j)
@@ -146,7 +146,7 @@ def krcf(hidden: HiddenValues, j: int) -> Prediction:
 
 
 def nearest_rows(hidden: HiddenValues, j: int) -> Prediction:
-    """Predict with the ten nearest of all rows."""
+    """Predict with the ten nearest rows of the table."""
     from sklearn.impute import KNNImputer
 
     imputer = KNNImputer(n_neighbors=N_NEIGHBOURS).fit(hidden.table)
@@ -154,7 +154,7 @@ def nearest_rows(hidden: HiddenValues, j: int) -> Prediction:
 
 
 def median(hidden: HiddenValues, j: int) -> Prediction:
-    """Predict the median of all rows."""
+    """Predict the median of the table."""
     return Prediction(np.full(len(hidden.rows), np.median(hidden.table[:, j])))
 
 

@@ -1,11 +1,11 @@
-"""A fleet of many keys: rows a second, memory per key, and the time to come back from the store.
+"""A fleet of many keys: rows a second, memory per key, and the time to bring a key back from the store.
 
-Usage: python benchmarks/fleet.py [--keys 100000] [--distinct 10000] [--blocks 5] [--stored 1000] [--peer]
+Usage: python benchmarks/fleet.py [--keys 10000] [--distinct 10000] [--blocks 5] [--stored 1000] [--peer]
 
 Every key has one feature and the default sizes. The first `distinct` keys are shown 256 random rows each, so that their
 windows are full; the others start as copies of them, which saves time and takes the same memory. Then blocks of 100,000
 rows in random order are timed, alternately on one and on two threads. Rates are given by elapsed time and by processor
-time: on a busy machine only the second one is meaningful. With --peer, krcf with one forest per key is measured.
+time: on a busy machine only the second is meaningful. With --peer, krcf with one forest per key is measured instead.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 WINDOW, SAMPLES, TREES, BLOCK = 256, 64, 24, 100_000
-SPARE = 1.2e9  # bytes of memory that other processes keep
+SPARE = 1.2e9  # bytes of memory that are left for other processes
 
 
 class Rates(NamedTuple):
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--distinct", type=int, default=10_000, help="keys that are shown their own rows")
     parser.add_argument("--blocks", type=int, default=5, help="blocks of 100,000 rows that are timed")
     parser.add_argument("--stored", type=int, default=1_000, help="keys that move to a store and come back")
-    parser.add_argument("--peer", action="store_true", help="krcf with one forest per key")
+    parser.add_argument("--peer", action="store_true", help="measure krcf with one forest per key instead")
     options = parser.parse_args()
     if options.peer:
         measure_peer(options.keys, options.blocks)
@@ -95,7 +95,7 @@ def block_rates(fleet: Any, n_keys: int, n_blocks: int, n_jobs: tuple[int, ...] 
 
 
 def return_seconds(n_keys: int) -> list[float]:
-    """Return the seconds of processor time to bring each key back from the store, with room for it."""
+    """Return the seconds of processor time to bring each key back from the store, if no other key has to leave."""
     with tempfile.TemporaryDirectory() as folder:
         fleet = warm_fleet(n_keys, n_keys, store=Path(folder, "fleet.db"))
         fleet.save()

@@ -1,8 +1,8 @@
 """False alarms of a fleet by threshold: incidents on ordinary rows, and the share of anomalies that open one.
 
 Usage: python benchmarks/fleet_thresholds.py [n_keys] [n_rows], by default 500 keys with 1,000 rows each, for three
-kinds of ordinary streams: normal, exponential, and autoregressive values. Afterwards every key gets one row that is 8
-or 20 standard deviations above its mean.
+kinds of ordinary streams: normal, exponential, and autoregressive values. Afterwards, one copy of every key's detector
+gets a row that is 8 standard deviations above the mean of the key, and another copy a row that is 20 above it.
 """
 
 import sys
@@ -18,9 +18,7 @@ N_WARM = 256  # rows of each key that are not counted
 def main() -> None:
     """Print a table."""
     n_keys, n_rows = (int(argument) for argument in (sys.argv[1:] + ["500", "1000"][len(sys.argv) - 1 :]))
-    print(
-        "stream, p, alarms and incidents a 100,000 ordinary rows, incidents at rows 8 and 20 deviations above the mean"
-    )
+    print("stream, p, alarms and incidents per 100,000 ordinary rows, incidents at rows 8 and 20 deviations above mean")
     for name, stream in STREAMS.items():
         rows = stream(np.random.default_rng(0), n_keys, n_rows + N_WARM)
         for probability in PROBABILITIES:

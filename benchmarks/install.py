@@ -1,4 +1,4 @@
-"""Install the peers one by one, so that one that cannot be installed does not affect the others.
+"""Install the peers one by one, so that a peer that cannot be installed does not affect the others.
 
 Usage: python benchmarks/install.py, with the Python that runs the benchmark. The extra `bench` lists the peers.
 """

@@ -1,11 +1,12 @@
 """The score of the Numenta Anomaly Benchmark (NAB), from its published definition.
 
-The first rows of a series (15 %, at most 750) are not scored. A labelled window counts by its first alarm: 1 at its
-left edge, less for later ones, and a penalty if there is none. An alarm outside of the windows counts a penalty that
-grows with the distance from the window before it. The sum over all series, with one threshold for all, is scaled so
-that silence is 0 and one alarm at the left edge of every window is 100. NAB chooses the threshold with the highest sum,
-and so do the functions here. The details follow NAB's `sweeper.py`, with two differences: windows that lie entirely in
-the unscored rows are left out (NAB has none), and distances from a window of one row are measured in rows.
+The first rows of a series (15 %, at most 750) are not scored. In a labelled window, only the first alarm counts: it is
+worth 1 at the left edge of the window, and less if it comes later. A window without an alarm costs a penalty. So does
+an alarm outside of the windows: this penalty grows with the distance from the window before it. The sum over all
+series, with one threshold for all, is scaled so that silence is 0 and one alarm at the left edge of every window is
+100. NAB chooses the threshold with the highest sum, and so do the functions here. The details follow NAB's
+`sweeper.py`, with two differences: windows that lie entirely in the unscored rows are left out (NAB has no such
+windows), and distances from a window of one row are measured in rows.
 
 References
 ----------
@@ -48,11 +49,11 @@ class Best(NamedTuple):
 
 
 class RowValues(NamedTuple):
-    """What an alarm is worth in each scored row, if windows and penalties count 1."""
+    """What an alarm is worth in each scored row, before it is multiplied by the values of a `Profile`."""
 
     first: int  # the first scored row
     window: np.ndarray  # number of the window of each row, -1 outside
-    value: np.ndarray  # of the first alarm in a window, and of each alarm outside, which is negative
+    value: np.ndarray  # what the first alarm in a window, or an alarm outside, would be worth here; negative outside
     n_windows: int
 
 
@@ -112,7 +113,7 @@ def best_score(series: Sequence[Series], scores: Sequence[np.ndarray], profile: 
     sums = np.cumsum(np.concatenate(gains)[order], axis=0)
     is_last = np.append(np.diff(all_thresholds[order]) != 0.0, True)[
         : order.size
-    ]  # rows with equal scores count at once
+    ]  # rows with equal scores become alarms together
     tried = [(np.inf, np.zeros(3)), *zip(all_thresholds[order][is_last], sums[is_last], strict=True)]
     n_windows = sum(one.n_windows for one in values)
     return max(Best(_scaled(one, n_windows, profile), float(threshold)) for threshold, one in tried)
@@ -138,7 +139,7 @@ def best_limited_scores(series: Sequence[Series], scores: Sequence[np.ndarray], 
 
 
 def limited(alarms: np.ndarray, min_distance: int) -> np.ndarray:
-    """Return the alarms that remain if those less than `min_distance` rows after the last one that remains are dropped.
+    """Drop alarms less than `min_distance` rows after the last alarm that was kept; return the others.
 
     Examples
     --------
@@ -153,7 +154,7 @@ def limited(alarms: np.ndarray, min_distance: int) -> np.ndarray:
 
 
 def _sums(values: RowValues, alarms: np.ndarray) -> np.ndarray:
-    """Return the sum of the values of the windows found, the number of windows found, and the sum of false alarms."""
+    """Return the sum of the values of found windows, their number, and the (negative) sum of values of false alarms."""
     alarms = np.unique(alarms[alarms >= values.first]) - values.first
     window, value = values.window[alarms], values.value[alarms]
     found, firsts = np.unique(window, return_index=True)

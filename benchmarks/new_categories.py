@@ -1,6 +1,6 @@
 """How often a row whose only oddity is a category never seen before ranks in the top 1 % and is explained by it.
 
-python benchmarks/new_categories.py  (100 plantings in tables of 2,000 rows, and 100 on streams after one window)
+python benchmarks/new_categories.py  (100 tables of 2,000 rows, and 100 streams, each with one such row planted)
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def orders(seed: int, n_features: int | None, n_before: int) -> tuple[pd.DataFrame, int, str]:
-    """Return n_before ordinary rows and 2,000 more, one with a new category; the index of that row; and the feature.
+    """Return n_before ordinary rows and 2,000 more, one with a new category; the index of this row; and its feature.
 
     About half of the features are numbers (normal, log-normal or uniform), the others text with 2 to 20 categories, the
     rarest of which has 2 % of the rows or more. There are 1 to 10 features unless their number is given.

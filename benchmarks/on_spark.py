@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/on_spark.py [n_rows], by default 10,000,000 rows of 10 features, in a Parquet file that is
 written first. Prints a table and stores nothing. The times include reading the file, and summing the scores.
-`python benchmarks/on_spark.py watch [n_features]` measures `watch` alone, 1,000 keys x 50 rows a micro-batch, and
-beside it what Spark itself takes: the same rows, groups and bytes of state, with a function that returns constants.
+`python benchmarks/on_spark.py watch [n_features]` measures only `watch`, with micro-batches of 1,000 keys x 50 rows. It
+also measures what Spark itself takes: the same rows, groups and bytes of state, with a function that returns constants.
 """
 
 import os
@@ -25,7 +25,7 @@ from imondrian.spark import fit, fit_by_key, score, watch
 NAMES = [f"x{j}" for j in range(10)]
 N_KEYS, ROWS_PER_STREAM, N_FILES, N_WARM_UP = 1000, 50, 10, 3
 N_REPEATS = 3
-N_GROUPS, BYTES_PER_KEY = 64, 55_000  # of `watch`, with 10 features
+N_GROUPS, BYTES_PER_KEY = 64, 55_000  # groups of keys in `watch`, and its state per key with 10 features
 BARE = {"kind": "depth", "scale": None, "threshold": 0.5}  # the least work besides the forest itself
 
 

@@ -1,4 +1,4 @@
-"""Exported models in ONNX Runtime: labels and scores on all open data sets, and rows per second beside the library.
+"""Exported models in ONNX Runtime, compared with the library: labels and scores on all open data sets, and speed.
 
 python benchmarks/onnx_export.py  (the data sets are in the folder named by IMONDRIAN_DATA, or downloaded)
 """

@@ -23,7 +23,7 @@ def in_new_process(name: str, *arguments: Any, **environment: str) -> dict[str, 
 
 
 def first_use() -> dict[str, float]:
-    """Use everything once, including the import: first the forest, then the stream detector."""
+    """Import the library and use everything once, first the forest, then the stream detector; return the seconds."""
     from imondrian import MondrianForest, StreamDetector
 
     rows = [[float(i % 7), float(i % 11)] for i in range(100)]
@@ -44,7 +44,7 @@ def first_use() -> dict[str, float]:
 
 
 def start_up(contestant: str) -> dict[str, float]:
-    """Import, fit a small forest, score one row."""
+    """Import a library, fit a small forest, and score one row; return the seconds."""
     import numpy as np
 
     from peers import fitted, scoring
@@ -55,7 +55,7 @@ def start_up(contestant: str) -> dict[str, float]:
 
 
 def batch_memory(contestant: str, n_rows: int) -> dict[str, float]:
-    """Fit and score."""
+    """Fit and score, unless the contestant is DATA_ALONE; return the peak memory."""
     from peers import FORESTS, fitted, scoring
     from workloads import normal_points
 
@@ -66,7 +66,7 @@ def batch_memory(contestant: str, n_rows: int) -> dict[str, float]:
 
 
 def stream_memory(contestant: str, n_points: int) -> dict[str, float]:
-    """Score and learn a stream."""
+    """Score and learn a stream; return the peak memory."""
     from stream_peers import N_WARM, STREAMS
     from workloads import normal_points
 
@@ -77,14 +77,14 @@ def stream_memory(contestant: str, n_points: int) -> dict[str, float]:
 
 
 def fleet_memory(contestant: str, n_keys: int) -> dict[str, float]:
-    """Start keys and show them rows until their windows are full."""
+    """Start keys and show them rows until their windows are full; return the memory per key."""
     from fleet import bytes_per_key
 
     return {"KB": bytes_per_key(contestant, n_keys) / 1024}
 
 
 def online_mode(n_rows: int, n_first: int) -> dict[str, float]:
-    """Extend a forest in which each tree holds every point."""
+    """Extend a forest in which each tree holds every point; return the seconds and the peak memory."""
     from imondrian import MondrianForest
     from workloads import TREES, smtp_like_points
 
@@ -133,7 +133,10 @@ PARTS = {"synthetic": synthetic_parts, "smtp": smtp_parts}
 
 
 def growth(kind: str, n_features: int, zones: dict[str, list[int]], block: int, ends: list[int]) -> dict[str, Any]:
-    """Extend forests that hold every point block by block; return the microseconds per point in each zone."""
+    """Extend forests block by block; return the microseconds per point in each zone, and the peak memory.
+
+    Every tree holds all points. A zone is a range of the number of points held.
+    """
     from imondrian import MondrianForest
     from workloads import normal_points, smtp_like_points
 
@@ -161,7 +164,8 @@ def warm_up(points: Any) -> None:
 def peak_megabytes() -> float:
     """Return the peak memory of this process in MB.
 
-    getrusage includes the parent's memory if the process was started by vfork, as Python does.
+    The status file is preferred, because getrusage includes the parent's memory if the process was started by vfork, as
+    by the module subprocess.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -99,7 +99,7 @@ def tables() -> Iterator[Table]:
 
 
 def column(cells: list[str], is_category: bool) -> tuple[np.ndarray, bool]:  # noqa: FBT001
-    """Return the values of a column, and whether they are categories, as text is, and numbers if `is_category`."""
+    """Return the values of a column, and True if they are categories: text always is, numbers if `is_category`."""
     if not is_category:
         try:
             return np.array([float(cell) if cell else np.nan for cell in cells]), False

@@ -41,7 +41,7 @@ def workloads(medians: Iterable[Side]) -> set[str]:
 
 
 def ratios(medians: dict[Side, float]) -> Iterator[dict[str, Any]]:
-    """Yield the ratio of each peer's median to ours, in the same workload and with as many threads."""
+    """Yield the ratio of each peer's median to ours, in the same workload and with the same number of threads."""
     for side, median in medians.items():
         ours = medians.get(side._replace(contestant="ours"))
         if side.contestant != "ours" and ours is not None:

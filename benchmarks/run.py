@@ -1,8 +1,8 @@
 """Measure imondrian beside its peers: medians of alternating repeats, printed as ratios with their targets.
 
 A workload is a group (fit, score, ...) or a name that --list shows; the default is all workloads. The tables are
-printed. JSON and a plot of the scaling are written to the results folder: as latest.json and scaling.png if
-everything was run, otherwise with the names quick or chosen.
+printed. JSON and a plot of the scaling are written to the results folder: latest.json and scaling.png if everything was
+run, otherwise quick.json and scaling-quick.png (with --quick), or chosen.json and scaling-chosen.png.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main() -> None:
     """Measure the chosen workloads, print the tables, and write the files."""
     parser = new_parser()
     arguments = parser.parse_args()
-    os.environ.update(dict.fromkeys(THREADS, "1"))  # read on import; two threads are requested explicitly
+    os.environ.update(dict.fromkeys(THREADS, "1"))  # before libraries read them; two threads are requested explicitly
     from contests import FULL, QUICK
     from suites import SUITES
 

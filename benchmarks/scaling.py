@@ -1,4 +1,4 @@
-"""The scaling plot, drawn from the JSON of a run: four panels, ours and the peers, one thread.
+"""Draw the scaling plot from the JSON of a run: four panels that compare ours with the peers, on one thread.
 
 Usage: python benchmarks/scaling.py [results.json] [plot.png]; default: the last full run.
 """

@@ -1,4 +1,4 @@
-"""Time series: our detectors on several views of a series and the peers, in one run: `make series`.
+"""Time series: compare our detectors, on several views of a series, with the peers in one run: `make series`.
 
 One setting for all series; figures are means over seeds. Four tables:
 
@@ -10,7 +10,7 @@ One setting for all series; figures are means over seeds. Four tables:
    SKAB's own table. A row is an alarm if its score is above the highest score of rows 100 to 399; for our detectors,
    there are also figures with the threshold for p = 0.001. AUC is that of the rows from 400 on, averaged over the
    files. In these files "alarms from row 400 on" has an F1 of 0.70, because more than half of the rows from 400 on are
-   labelled: F1 has to be read together with the false alarms.
+   labelled. So read F1 together with the false alarms.
 4. Incidents of our detectors on SKAB, if they go on learning (seed 0); also on its file without anomalies.
 
 The data are in the folder named by IMONDRIAN_DATA. Peers that are not installed are named and left out.
@@ -37,10 +37,10 @@ from series_data import Series, nab_series, skab_series
 from series_detectors import BATCH_PEERS, OURS, STREAM_PEERS, Contestant
 
 HERE = Path(__file__).parent
-MIN_DISTANCE = 150  # rows between alarms, where they are limited
+MIN_DISTANCE = 150  # smallest distance in rows between two alarms, in the figures with limited alarms
 WARM_UP = 256  # rows without alarms, for incidents
 N_COMPILED = 300  # rows that a detector processes before it is timed, to compile its kernels
-PROBABILITY, LEVEL = 0.001, 3.0
+PROBABILITY, LEVEL = 0.001, 3.0  # the default threshold, and its surprise
 MODES = ("learns 400 rows", "goes on learning")
 N_LEARNED, N_UNCALIBRATED = 400, 100  # SKAB: rows learned, and first rows whose scores are not used for the threshold
 T2_FACTOR, T2_PROBABILITY, T2_ROWS = 2.0, 0.999, 5  # SKAB's notebook for T-squared
@@ -61,12 +61,12 @@ def main() -> None:
 
 
 def contestants() -> dict[str, Contestant]:
-    """Return ours and the peers that are installed; name the others."""
+    """Return ours and the peers that are installed; report why the others are left out."""
     return OURS | {name: peer for name, peer in STREAM_PEERS.items() if is_installed(peer.package)}
 
 
 def is_installed(package: str | None) -> bool:
-    """Return True if a peer can be imported; otherwise say why not, once."""
+    """Return True if a peer can be imported; otherwise report the reason."""
     if package is not None and (reason := why_missing(package)) is not None:
         report(f"left out: {reason}")
         return False
@@ -242,7 +242,7 @@ def above_highest(scores: np.ndarray) -> np.ndarray:
 
 
 def surprising(scores: np.ndarray, window: int, *, goes_on: bool) -> np.ndarray:
-    """Return which rows are alarms at the default threshold; `goes_on`: later scores change the threshold."""
+    """Return which rows are alarms at the default threshold; if `goes_on`, later scores change the threshold."""
     threshold = StreamingThreshold(PROBABILITY, window // 2)
     threshold.observe(scores[N_UNCALIBRATED:N_LEARNED])
     later = scores[N_LEARNED:]
@@ -267,7 +267,7 @@ def scores_on(series: Series, contestant: Contestant, seed: int) -> tuple[np.nda
 def skab_figures(
     series: Sequence[Series], scores: Sequence[np.ndarray], window: int, *, goes_on: bool
 ) -> dict[str, Any]:
-    """Return AUC and rates; `window`: the rows that our detectors remember, 0 for peers."""
+    """Return AUC and rates; `window` is the number of rows that our detectors remember, 0 for peers."""
     figures = {"AUC": mean_auc(series, scores), "highest": rates(series, [above_highest(s) for s in scores])}
     if window:
         figures["p"] = rates(series, [surprising(s, window, goes_on=goes_on) for s in scores])

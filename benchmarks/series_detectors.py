@@ -22,16 +22,16 @@ from series_views import (
     View,
 )
 
-# settings: each tree holds the whole window, as with the preset "series"; or a sample of it; or as with "practice"
+# ALL: each tree holds the whole window, as with the preset "series"; SAMPLE: a sample of it; PRACTICE: that preset
 ALL: dict[str, Any] = {"kind": "expected", "window": 8_192, "max_samples": None, "n_trees": 20}
 SAMPLE: dict[str, Any] = ALL | {"max_samples": 1_024, "n_trees": 50}
 PRACTICE: dict[str, Any] = {"kind": "size", "window": 2_048, "max_samples": 256, "n_trees": 100}
 HALF_LIFE, SHORT_HALF_LIFE = 200.0, 10.0  # rows
 HOUR, N_VALUES_OF_HOUR = 3_600.0, 50  # seconds; values
 RUNNING_HALF_LIFE = 50.0  # rows, of the running-mean rule
-DELAY, N_AT_ONCE = 200, 400  # rows after which a row is learned, and first rows that are learned without delay
+DELAY, N_AT_ONCE = 200, 400  # of `Delayed`: a row is learned DELAY rows later; the first N_AT_ONCE without delay
 KRCF_TREES, KRCF_SAMPLES = 50, 256
-N_FIRST_SCORED = 64  # rows before the first score of krcf, which are scored 0; by default a quarter of KRCF_SAMPLES
+N_BEFORE_SCORES = 64  # first rows to which krcf gives the score 0; a quarter of KRCF_SAMPLES is its default
 
 
 class SeriesDetector(Protocol):
@@ -49,7 +49,7 @@ class Contestant(NamedTuple):
 
     make: Callable[[int, int], SeriesDetector]  # called with the number of features and the seed
     window: int = 0  # rows that our detectors remember; 0 for peers, whose scores have no default threshold
-    package: str | None = None  # which has to be installed
+    package: str | None = None  # the package that must be installed
 
 
 # -- ours -------------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def no_clock() -> View:
 
 
 def short_means() -> View:
-    """Return short means."""
+    """Return exponential means with a short half-life."""
     return ShortMeans(SHORT_HALF_LIFE)
 
 
@@ -212,7 +212,7 @@ class Krcf:
         from krcf import RandomCutForest
 
         options = {"dimensions": shingle * n_features, "shingle_size": 1, "random_seed": seed}
-        sizes = {"num_trees": KRCF_TREES, "sample_size": KRCF_SAMPLES, "output_after": N_FIRST_SCORED}
+        sizes = {"num_trees": KRCF_TREES, "sample_size": KRCF_SAMPLES, "output_after": N_BEFORE_SCORES}
         self._view, self._forest = Shingles(shingle), RandomCutForest(options | sizes)
 
     def process(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:

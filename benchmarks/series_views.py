@@ -1,7 +1,7 @@
 """Views of a time series: what a detector sees instead of the values themselves.
 
-A view has two functions. `learn` returns one point per row and takes the rows into account from then on; `apply`
-returns the points that further rows would have, without a change.
+A view has two functions. `learn` returns one point per row, and learns the rows; `apply` returns the points that
+further rows would have, without learning them.
 """
 
 from copy import deepcopy
@@ -16,10 +16,10 @@ class View(Protocol):
     """What a detector sees of rows at some times, which are in seconds."""
 
     def learn(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the points of rows, then count the rows."""
+        """Return the points of rows, and learn the rows."""
 
     def apply(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the points of rows as if each came next."""
+        """Return the points of further rows, without learning them."""
 
 
 class Values:
@@ -49,7 +49,7 @@ class Differences:
         return differences
 
     def apply(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the differences; the rows follow each other."""
+        """Return the differences, as if these rows came next, one after the other."""
         return deepcopy(self).learn(seconds, X)
 
 
@@ -83,7 +83,7 @@ class ShortMeans:
         return points
 
     def apply(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the means; the rows follow each other."""
+        """Return the means, as if these rows came next, one after the other."""
         return deepcopy(self).learn(seconds, X)
 
 
@@ -138,7 +138,7 @@ class FromTimeOfDay:
         return (seconds % SECONDS_PER_DAY // self._part).astype(int).tolist()
 
     def _usual(self, part: int, x: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the mean in a part of the day, and of how many values."""
+        """Return the mean in a part of the day, and the number of values in this mean."""
         return self._means.get(part, (self._recent.mean if self._recent.n_rows else x.astype(float), 0))
 
 
@@ -153,7 +153,7 @@ class Together:
         return np.hstack([view.learn(seconds, X) for view in self._views])
 
     def apply(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the points of all views, without a change."""
+        """Return the points of all views, without learning the rows."""
         return np.hstack([view.apply(seconds, X) for view in self._views])
 
 
@@ -173,5 +173,5 @@ class Shingles:
         return np.concatenate([rows[k : k + len(X)] for k in range(self._size)], axis=1)
 
     def apply(self, seconds: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the shingles; the rows follow each other."""
+        """Return the shingles, as if these rows came next, one after the other."""
         return deepcopy(self).learn(seconds, X)

@@ -1,8 +1,9 @@
 """Durable points per second of the service over HTTP, beside the same detector called directly in the same run.
 
-Single points from 32 connections, and blocks of 1,000 points from one and from two. All alternate several times; the
-medians are printed. The clients run on the same machine and use part of its processors. CPU times depend less on other
-work on the machine: a block passes through four threads, each of which waits for a processor.
+Single points are sent from 32 connections, and blocks of 1,000 points from one and from two connections. The
+measurements alternate several times; the medians are printed. The clients run on the same machine and use part of its
+processors. CPU times are printed as well, because they depend less on other work on the machine: a block passes through
+four threads, each of which waits for a processor.
 
     python benchmarks/service.py [seconds]
 """
@@ -113,7 +114,7 @@ def main() -> None:
     blocks = [
         request("POST", "/detectors/b/points", {"points": rows.tolist()}) for rows in X.reshape(-1, N_BLOCK, N_FEATURES)
     ]
-    detector = StreamDetector(N_FEATURES)  # with the defaults, like those of the service
+    detector = StreamDetector(N_FEATURES)  # with the default settings, like the detectors of the service
 
     def direct() -> float:
         n_done, started = 0, time.perf_counter()

@@ -17,7 +17,7 @@ from imondrian.forest.samplers import Window
 from imondrian.forest.samplers.window import selection_of
 
 N_FEATURES, WINDOW, SAMPLES, BATCH = 10, 2048, 256, 10_000
-N_SETTLED = 100_000  # from here on memory must not grow
+N_SETTLED = 100_000  # points after which memory must not grow
 MAX_GROWTH = 5.0  # MB
 
 

@@ -77,7 +77,7 @@ def river_stream(X: np.ndarray) -> Stream:
 
 
 def rrcf_stream(X: np.ndarray) -> Stream:
-    """Return rrcf trees over the last points; each point is inserted, then scored. Points are numbered."""
+    """Return rrcf trees over the last points; each point is inserted, then scored. Rows are pairs (number, point)."""
     from rrcf import RCTree
 
     labels = range(N_WARM - SAMPLES, N_WARM)

@@ -25,6 +25,7 @@ class Target(NamedTuple):
     source: str
 
 
+# where targets come from
 SPEED, BEFORE, PAPER = "speed goals", "first benchmark", "1/30 of the paper's 1,612 s"
 CATEGORIES, FILES, KEYS = "categories", "small files", "one detector per key"
 

@@ -25,7 +25,7 @@ CLEAN_TABLES: dict[str, Draw] = {
 }
 FEATURES = (1, 5, 20)
 ROWS = {50: 60, 300: 40, 500: 40, 2_000: 10, 20_000: 2}  # number of tables of each length
-LEVELS = (2.0, 3.0)  # of surprise
+LEVELS = (2.0, 3.0)  # levels of surprise
 
 
 def main() -> None:

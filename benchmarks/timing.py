@@ -79,7 +79,7 @@ def measure_alternately(measures: Mapping[Entrant, Callable[[], float]], repeats
 
 
 def cycling_task(call: Callable[[Any], object], items: Iterable[Any], n: int, each: int = 1) -> Task:
-    """Return a task that calls a function with the next n items, cycling over them; an item may be a block of rows."""
+    """Return a task that calls a function with the next n items, cycling over them; an item has `each` rows."""
     endless = cycle(items)
 
     def run() -> None:

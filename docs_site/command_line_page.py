@@ -1,4 +1,4 @@
-"""The reference of the command line, from the parser itself."""
+"""Generate the reference of the command line from its parser."""
 
 import html
 import inspect

@@ -1,4 +1,4 @@
-"""Extension of griffe: the comment behind a field, such as that of a named tuple, is its documentation."""
+"""Extension of griffe: the comment behind a field of a class, such as a named tuple, documents the field."""
 
 import ast
 import re
@@ -8,10 +8,10 @@ import griffe
 
 
 class FieldComments(griffe.Extension):
-    """Read the comments behind the fields of classes that have no docstring."""
+    """Reads the comments behind the fields of classes."""
 
     def on_attribute_instance(self, *, node: Any, attr: griffe.Attribute, **_: Any) -> None:
-        """Use the comment of a field as its docstring."""
+        """Use the comment behind a field as its docstring, unless it has one."""
         is_field = isinstance(node, ast.AnnAssign) and attr.parent is not None and attr.parent.is_class
         if not is_field or attr.docstring is not None or attr.lineno is None:
             return

@@ -1,8 +1,8 @@
 """Hooks of MkDocs: documents outside `docs`, generated references, and links that also work on a code hosting site.
 
 The pages in `docs` are read in two places. On a code hosting site they link to files of the repository, such as
-`../CHANGELOG.md` or `../examples/transactions.py`. Here each linked file becomes a page of the site. A comment such as
-`<!-- generated: command line -->` is replaced by the reference.
+`../CHANGELOG.md` or `../examples/transactions.py`. On the site that MkDocs builds, each linked file becomes a page. A
+comment such as `<!-- generated: command line -->` is replaced by the generated reference of this name.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The reference of the HTTP service, from its OpenAPI description."""
+"""Generate the reference of the HTTP service from its OpenAPI description."""
 
 import json
 from typing import Any, cast
@@ -9,7 +9,7 @@ Schema = dict[str, Any]
 
 
 def http_routes() -> str:
-    """Return a section for each route, and one for each object in their bodies."""
+    """Return a section for each route, and one for each object in the bodies of requests and responses."""
     api = create_api(cast("Any", None)).openapi()  # the registry is used only by requests
     routes = [
         _route(method, path, operation)
@@ -95,7 +95,7 @@ def _type(schema: Schema) -> str:  # noqa: PLR0911
     return _NAMES.get(schema.get("type", ""), "any value")
 
 
-_NAMED = ("Configuration", "Settings")  # request bodies that are described in place
+_NAMED = ("Configuration", "Settings")  # objects that the description of a route repeats instead of referring to them
 _NAMES = {
     "string": "text",
     "number": "number",

@@ -16,7 +16,7 @@ _LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]+)(?=#[^)]*\)|\))")
 
 
 def with_site_links(text: str, name: str, page: str) -> str:
-    """Replace the targets of links that are not pages in `docs`.
+    """Replace the targets of links to files of the repository by their pages on the site.
 
     `name` is the path of the document in the repository, and `page` that of its page on the site.
     """
@@ -31,7 +31,7 @@ def with_site_links(text: str, name: str, page: str) -> str:
 
 
 def linked_files() -> dict[str, str]:
-    """Return the files and folders that documents link to and that are not pages or images, with their pages."""
+    """Return the files and folders outside `docs` that documents link to, except PAGES, each with its page."""
     documents = [*(ROOT / name for name in PAGES), *DOCS.rglob("*.md")]
     found: dict[str, str] = {}
     for document in documents:

@@ -32,7 +32,7 @@ imondrian.save(model, "model.imf")
 assert (imondrian.load("model.imf").score_samples(X) == model.score_samples(X)).all()
 print(imondrian.__version__)
 """
-_SECONDS = 120.0  # until the service must respond
+_SECONDS = 120.0  # time limit for the start of the service, and for each response
 
 
 def main(distributions: list[str]) -> None:
@@ -129,7 +129,7 @@ def run(command: list[object], folder: Path, expected: int | None = 0) -> "subpr
 
 
 def environment() -> dict[str, str]:
-    """Return the environment without what would make Python import imondrian from elsewhere."""
+    """Return the environment without variables that would change which imondrian runs, or how."""
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "IMONDRIAN_TOKEN", "NUMBA_CACHE_DIR")
     return {name: value for name, value in os.environ.items() if name not in hidden}
 

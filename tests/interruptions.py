@@ -13,9 +13,9 @@ class InterruptError(BaseException):
 
 
 class InterruptAt:
-    """Raises InterruptError at the n-th line of some files of the package that this thread executes.
+    """Raises InterruptError at the n-th line that this thread executes in some files of the package.
 
-    `files` are the ends of their paths.
+    `files` are the ends of the paths of these files.
     """
 
     def __init__(self, n, files):
@@ -40,7 +40,7 @@ class InterruptAt:
 
 
 def interrupted(new, call, files, n_lines=40):
-    """Yield objects made by `new` and interrupted in `call`, each at another one of n_lines randomly chosen lines.
+    """Yield objects made by `new` and interrupted in `call`, each at a different one of n_lines random lines.
 
     An object that is a context manager is closed afterwards.
     """
@@ -56,7 +56,7 @@ def interrupted(new, call, files, n_lines=40):
 
 
 def ignore_alarms():
-    """Ignore SIGALRM from now on; with the default handler, a signal that is still pending would be an error."""
+    """Ignore SIGALRM from now on; with the default handler, a signal that is still pending would end the process."""
     signal.signal(signal.SIGALRM, lambda *_: None)
 
 

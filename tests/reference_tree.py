@@ -1,7 +1,8 @@
 """A slow, simple Mondrian tree, written from the text of [Ma2020] and, where the paper is silent, from our decisions.
 
 Random draws come from an object with the methods `exponential(rate)`, `choice(sizes)` and `between(low, high)`. Its two
-hooks `descend()` and `survive(rate, duration)` are needed only for one clock per descent, not by Algorithm 5 itself.
+hooks `descend()` and `survive(rate, duration)` serve the variant of the engine, which has one exponential clock per
+descent; Algorithm 5 itself does not need them.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The reasons for alarms: the same bits however a stream is divided, and few reference forests."""
+"""The reasons for alarms: they do not depend on how a stream is divided, and need few reference forests."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Categorical features: a forest with them equals one without them on the placed and counted columns, bit for bit."""
+"""Categorical features: a forest with them equals, bit for bit, one without them on columns of places and rarities."""
 
 import copy
 import pickle
@@ -61,7 +61,7 @@ def rarity(count, counts, n, sample_size):
 
 
 class Counts:
-    """The categories of the points shown; with a window, of the latest."""
+    """The categories of the points shown; with a window, of the latest points only."""
 
     def __init__(self, n_categorical, sample_size, window=None):
         self.rows = deque(maxlen=window)

@@ -1,4 +1,4 @@
-"""Every file, link, command, option and public name in the documents exists, and what must be documented is."""
+"""Every file, link, command, option and public name in the documents exists, and the documents are complete."""
 
 import json
 import re

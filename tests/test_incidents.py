@@ -19,7 +19,7 @@ SURPRISES = st.lists(st.sampled_from([0.5, 0.5, 0.5, 3.2, 3.6, 4.5, 6.0]), min_s
 
 
 def plain_incidents(surprises, rules):
-    """Return the incident that is open after each row and the incidents, by following the definition row by row."""
+    """Follow the definition row by row; return the number of the incident open after each row, and all incidents."""
     incidents, current, alarms, numbers = [], None, [], []
     last_closed = None
     for i, surprise in enumerate(surprises):

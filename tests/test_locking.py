@@ -323,7 +323,7 @@ def test_readers_do_not_wait_for_an_iterator_of_rows():
 
 
 class LazyRows:
-    """Rows that are made while they are iterated, with a length."""
+    """Rows that have a length, but are made only when they are iterated."""
 
     def __init__(self, rows):
         self._rows = rows

@@ -52,7 +52,7 @@ CATEGORICAL = [0, 1, 2, 3, 4]
 
 
 def coded(frame):
-    """Return the obvious conversion of a mixed frame, value by value."""
+    """Convert a mixed frame to points in the most obvious way, value by value."""
     return np.array(
         [
             [

@@ -1,4 +1,4 @@
-"""The NAB scorer of the benchmarks: cases computed by hand, and the search for a threshold against a plain one."""
+"""The NAB scorer of the benchmarks, compared with cases computed by hand and with a plain search for a threshold."""
 
 import os
 import sys

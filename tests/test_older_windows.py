@@ -1,4 +1,4 @@
-"""Model files from before trees held at most one point of each stratum: their points are selected as before."""
+"""Model files from before windows were divided into strata: their points are still selected independently."""
 
 import io
 import zipfile

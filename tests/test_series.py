@@ -26,7 +26,7 @@ SMALL = {"preset": "series", "window": 64, "n_trees": 4}
 
 
 class PlainViews:
-    """The same as `SeriesViews`, one row at a time in plain Python: lists of the values instead of running means."""
+    """The same as `SeriesViews`, one row and one value at a time, in plain Python."""
 
     def __init__(self, n_features):
         self.hours = [[(0, 0.0)] * n_features for _ in range(24)]

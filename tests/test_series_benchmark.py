@@ -1,4 +1,4 @@
-"""The benchmark of time series: its views and detectors do not depend on how a series is divided, rates are right."""
+"""The benchmark of time series: views and detectors do not depend on how a series is divided; rates are right."""
 
 import sys
 from pathlib import Path

@@ -48,10 +48,10 @@ def rows_of(n=300, seed=0, share=0.3):
     rng = np.random.default_rng(seed)
     rows = []
     for i in range(n):
-        rarely = 0.8 if n // 3 < i < n // 2 else share
+        share_missing = 0.8 if n // 3 < i < n // 2 else share
         values = [
             None if rng.random() < 0.1 else str(rng.choice(["FR", "DE", "IT"])),
-            float("nan") if rng.random() < rarely else rng.normal() + (i > n // 2) * 3.0,
+            float("nan") if rng.random() < share_missing else rng.normal() + (i > n // 2) * 3.0,
             None if rng.random() < share else rng.normal(),
         ]
         if all(map(is_missing, values)):
@@ -127,7 +127,7 @@ def test_memory_does_not_change(variant):
 
 
 def slow_medians(rows, window):
-    """Fill a stream of numbers as documented, obviously."""
+    """Fill the gaps of a stream of numbers as documented, in the most obvious way."""
     filled, medians, expires = [], [0.0] * rows.shape[1], 0
     for number, row in enumerate(rows):
         if np.isnan(row).any() and number >= expires:

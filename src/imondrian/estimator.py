@@ -90,7 +90,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         256, a float is a share of the points in the first call, and None is all points.
     window : int or None, default=None
         Number of latest points to keep; older points are forgotten. Each tree holds about max_samples points of the
-        window, or all of them. If `fit` gets more rows, it keeps the last ones. None: no points are forgotten.
+        window. If `fit` gets more rows than the window holds, it keeps the last ones. None: no points are forgotten.
     preset : {"practice", "paper"}, default="practice"
         "practice": `kind="size"`, `scale="std"`, `contamination=0.05`. "paper": `kind="depth"`, `scale=None`,
         `contamination="kmeans"`.
@@ -131,8 +131,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     offset_ : float
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
         after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
-        holds. If only `contamination` changes, and its new value is a surprise, the scores of the fitted rows are used,
-        unless `fit` was called with a fixed score, such as "score 0.6": then they were not computed.
+        holds. Exception: if only `contamination` changes, and its new value is a surprise, the scores of the fitted
+        rows are used, provided that `fit` computed them. It does not if `contamination` is a fixed score, such as
+        "score 0.6".
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -199,7 +200,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "raise"  # in numeric columns; a missing category is allowed
+        tags.input_tags.allow_nan = self.missing != "raise"  # in numeric columns; categories may always be missing
         tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 
@@ -346,9 +347,9 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def surprise_samples(self, X: Any) -> Array:
         """Return the surprise of each row: -log10 of the probability that an ordinary row has a score as high.
 
-        The probability is computed from the scores of the fitted rows, and extrapolated for the highest scores; after
-        `partial_fit`, `forget` or a change of `kind`, or if `fit` was called with a fixed score as `contamination`,
-        from the scores of the points that the forest holds.
+        The probability is computed from the scores of the fitted rows, and extrapolated for the highest scores. After
+        `partial_fit`, `forget` or a change of `kind`, or if `fit` was called with a fixed score as `contamination`, it
+        is computed from the scores of the points that the forest holds.
 
         Parameters
         ----------
@@ -438,14 +439,14 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     # -- private -----------------------------------------------------------------------------------------------
 
     def _take(self, fitted: FittedModel) -> None:
-        """Take the forest of a model, its threshold, its distribution of scores, and its rule for missing numbers."""
+        """Store the forest of a model, its threshold, its distribution of scores, its medians and its indicators."""
         self.forest_, self._indicators = fitted.forest, fitted.indicators
         self._medians = _Medians(fitted.stored_fill, fitted.forest.n_changes)
         self._thresholds = _Cache(fitted.stored_threshold, self._threshold_key(fitted.forest))
         self._distributions = _Cache(fitted.stored_distribution, self._distribution_key(fitted.forest))
 
     def _model(self) -> FittedModel:
-        """Return the forest with its rule for missing numbers, and its medians if they are up to date."""
+        """Return the forest with the parameters and indicators, and with the medians if they are up to date."""
         fill = self._medians.values if self._medians.n_changes == self.forest_.n_changes else None
         model = FittedModel(self.forest_, with_preset(self.get_params()), None, None, fill, self._indicators)
         return replace(model, parameters=model.parameters | {"categorical": list(model.categorical)})
@@ -488,14 +489,14 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     def _checked(self, X: Any) -> tuple[Array, Self]:
         """Check rows; return them as points of the forest, and a copy of this estimator.
 
-        Another thread may fit this estimator again meanwhile.
+        Callers use the copy, because another thread may fit this estimator again meanwhile.
         """
         check_is_fitted(self)
         model = shallow_copy(self)
         return model._next_points(X), model
 
     def _first_points(self, X: Any) -> tuple[Array, list[int]]:
-        """Check the first rows; return them as float64, with gaps, and which columns are categories."""
+        """Check the rows of the first call; return them as float64, with gaps, and the categorical columns."""
         X = mixed_tables.as_table(X, has_categories=not mixed_tables.is_auto_or_empty(self.categorical))
         if mixed_tables.is_numeric(X) and mixed_tables.is_auto_or_empty(self.categorical):
             points, categorical = self._checked_numbers(X, reset=True), []
@@ -528,7 +529,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         return points
 
     def _checked_table(self, X: Any, *, reset: bool) -> Any:
-        """Check the shape and the names of a table of any types; return the names, None if it has none."""
+        """Check the shape and the column names of a table of any types; return the names, or None."""
         if not mixed_tables.is_frame(X):
             check_array(X, dtype=None, ensure_all_finite=False)
         validate_data(self, X, reset=reset, skip_check_array=True)
@@ -547,7 +548,7 @@ class _Cache(Generic[Value]):
     """Caches a threshold or a distribution: the one from `fit`, which is never replaced, and the one computed last.
 
     This is a separate object so that computing a value does not change the estimator's attributes. Shallow copies of an
-    estimator share it, as they share the forest; the key shows for which parameters a value is valid.
+    estimator share it, as they share the forest. The key shows for which parameters and which forest a value is valid.
     """
 
     def __init__(self, fitted: Value | None, key: _Key) -> None:
@@ -568,7 +569,7 @@ class _Medians:
 
     def __init__(self, values: Array | None, n_changes: int) -> None:
         self.values = values
-        self.n_changes = n_changes  # of the forest when they were computed
+        self.n_changes = n_changes  # `n_changes` of the forest when the medians were computed
 
 
 def _frame_like(frame: Any, values: Array, names: list[str]) -> Any:

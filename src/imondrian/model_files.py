@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Model = MondrianForest | StreamDetector | FittedModel
 _MAX_TRIES = 10
-_ESTIMATOR, _DETECTOR, EXTRA = "IsolationMondrianForest", "StreamDetector", "beside"  # keys in the file
+_ESTIMATOR, _DETECTOR, EXTRA = "IsolationMondrianForest", "StreamDetector", "beside"  # keys of the notes in a file
 
 
 def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
@@ -117,7 +117,7 @@ def to_bytes(model: Any, extra: dict[str, Any] | None = None) -> bytes:
 
 
 def from_bytes(content: bytes, name: str = "The model") -> Model:
-    """Read what `to_bytes` returned, with the same checks as a file; error messages begin with the name.
+    """Return the model that `to_bytes` converted to bytes, checked like a file; error messages begin with `name`.
 
     An estimator is returned as a FittedModel, as by `load_model`.
     """
@@ -155,7 +155,7 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
         raise InvalidInputError(f"{name}: a point of this detector is {shingle} rows; a single row has no score.")
     if model.preset == SERIES:
         raise InvalidInputError(
-            f"{name}: this detector is for a time series; a row without the earlier ones has no score."
+            f"{name}: this detector is for a time series; a single row has no score without the rows before it."
         )
     names = None if model.feature_names is None else list(map(str, model.feature_names))
     missing, indicators = model.parameters["missing"], model.indicators

@@ -24,8 +24,9 @@ from imondrian.models.fitted_model import FittedModel
 
 INPUT, SCORE, LABEL = "X", "anomaly_score", "is_anomaly"  # names of the input and the outputs
 _DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
-_IR_VERSION, _OPSET, _ML_OPSET = 8, 13, 3  # old ones, which many runtimes can read
-_MAX_NODES = 20_000_000  # an ONNX file has at most 2 GiB, and float32 is exact for integers up to 2 ** 24
+_IR_VERSION, _OPSET, _ML_OPSET = 8, 13, 3  # old versions, which many runtimes can read
+# an ONNX file has at most 2 GiB; half of the nodes are leaves, and float32 is exact for leaf numbers up to 2 ** 24
+_MAX_NODES = 20_000_000
 _DEEPEST = np.float64(2000.0)  # a mean depth that has the lowest score
 _LOWEST_SCORE, _HIGHEST_SCORE = 2.0**-1022, 1.0 - 2.0**-53  # as in engine/score_formula.py
 
@@ -46,7 +47,7 @@ def export(
         A fitted model with `kind="depth"` and without categorical features. For a detector, the current state is
         exported; the file only scores rows and does not learn them. The threshold of a forest is 0.5.
     path : str or path-like
-        The file to write. It is complete at any time: it is written under a temporary name and then renamed.
+        The file to write. It is written under a temporary name and then renamed, so that it is never incomplete.
     dtype : {"float32", "float64"}, default="float32"
         Type of the input. With "float32", rows are rounded, and cuts are chosen such that every point that the model
         holds is on the same side as before. With "float64", nothing is rounded.
@@ -195,8 +196,9 @@ def _with_float32_cuts(trees: list[Tree], others: list[Array], names: list[str] 
     """Round the cuts to float32, such that points keep their side when they are rounded to float32.
 
     Rounding preserves the order of numbers. So if a is the largest value below a cut and b the smallest one not below
-    it, any float32 cut in (float32(a), float32(b)] separates the rounded values as before. The points of all trees and
-    of `others` count; if a and b are the same number in float32, only the points of the tree itself count.
+    it, any float32 cut in (float32(a), float32(b)] separates the rounded values as before. Here, a and b are values of
+    the points of all trees and of `others`. If they are the same number in float32, only the points of the tree itself
+    are considered.
     """
     values = _values_by_feature(trees, others)
     limit = np.finfo(np.float32).max
@@ -228,7 +230,7 @@ class _Merged(NamedTuple):
 
 
 def _float32_cuts(tree: Tree, values: list[Array]) -> tuple[Tree, _Merged]:
-    """Return a tree with rounded cuts, and those of its cuts that separate values which are equal in float32."""
+    """Return a tree with rounded cuts, and its cuts between values that are equal in float32."""
     inner = np.flatnonzero(tree.left >= 0)
     features, cuts = tree.split_feature[inner], tree.split_value[inner]
     lower, upper = np.empty(inner.size), np.empty(inner.size)
@@ -246,13 +248,13 @@ def _float32_cuts(tree: Tree, values: list[Array]) -> tuple[Tree, _Merged]:
 
 
 def _rounded_up(cuts: Array) -> Array:
-    """Return the smallest float32 number not below each cut; no float32 number lies on different sides of the two."""
+    """Return the smallest float32 number not below each cut. So each float32 number is on the same side of both."""
     nearest = cuts.astype(np.float32)
     return np.where(nearest < cuts, np.nextafter(nearest, np.float32(np.inf)), nearest)
 
 
 def _clipped_between(cuts: Array, lower: Array, upper: Array) -> Array:
-    """Clip cuts to the float32 numbers above `lower` and not above `upper`; unchanged where there are none."""
+    """Clip cuts to float32 numbers above `lower` and not above `upper`; if there is none, a cut remains unchanged."""
     low, high = lower.astype(np.float32), upper.astype(np.float32)
     return np.where(low < high, np.clip(cuts, np.nextafter(low, np.float32(np.inf)), high), cuts)
 
@@ -310,7 +312,7 @@ def _steps(parts: _Parts, dtype: str) -> Iterator[_Step]:
     yield _step("IsInf", [INPUT], "is_infinite")
     yield _step("Cast", ["is_missing"], "missing", to=TensorProto.FLOAT)
     yield _step("Cast", ["is_infinite"], "infinite", to=TensorProto.FLOAT)
-    # rows without a score: with an infinite value, with a missing one if these are not replaced, without any value
+    # a row has no score if a value is infinite, if all are missing, or if one is missing and gaps are not replaced
     yield _step("ReduceMax", ["infinite"], "any_infinite", axes=[1], keepdims=0)
     refuse = "ReduceMax" if fill is None else "ReduceMin"
     yield _step(refuse, ["missing"], "refused_gaps", axes=[1], keepdims=0)
@@ -350,7 +352,7 @@ def _depth_limit(threshold: float) -> float:
     """
     if threshold < _LOWEST_SCORE:
         return np.inf
-    # non-negative floats are in the same order as their bits read as integers, so bisection finds the exact one
+    # non-negative floats have the same order as their bits read as integers, so bisection finds the exact limit
     bits = bisect_left(range(_DEEPEST.view(np.int64) + 1), True, key=lambda each: _score_of_bits(each) <= threshold)
     return float(np.int64(bits).view(np.float64))
 

@@ -211,7 +211,7 @@ class IMForest(BaseDetector):
         return without_indicators(model.forest.explain(points, self._kind()), list(model.indicators))
 
     def fitted_model(self) -> FittedModel:
-        """Return the forest with its parameters and its threshold, for `imondrian.onnx.export`."""
+        """Return the forest with its parameters and its threshold, for `imondrian.save` and `imondrian.onnx.export`."""
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
         detector = shallow_copy(self)
         return replace(detector._model, stored_threshold=float(detector.threshold_))  # noqa: SLF001

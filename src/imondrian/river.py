@@ -37,8 +37,8 @@ class IsolationMondrianForest(AnomalyDetector):
     A feature is a category if its first value is text or a boolean, otherwise a number. None, NaN and absent keys are
     missing values. A missing category is a category of its own. A missing number is replaced by the median of the
     values that the forest holds, which is updated when the number of points learned has grown by an eighth (with a full
-    window: after every eighth of the window). In the points learned before a feature appeared, a number counts as 0 and
-    a category as missing. A point without any value is not learned, and its score is 0.
+    window: after every eighth of the window). In the points learned before a feature appeared, a numeric feature counts
+    as 0, and a category as missing. A point without any value is not learned, and its score is 0.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class IsolationMondrianForest(AnomalyDetector):
         return self._learning is None and self._forest._is_settled()  # noqa: SLF001
 
     def _settle(self) -> None:
-        """Complete an interrupted or failed call: store its columns if the forest has got them.
+        """Complete an interrupted or failed call: store its columns if the forest already has them.
 
         If no point has been learned yet, start again with a new forest, which has neither columns nor categories.
         """
@@ -129,7 +129,7 @@ class IsolationMondrianForest(AnomalyDetector):
 
     @write_locked
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
-        """Learn one point; features that are missing, and have never had a value, are ignored."""
+        """Learn one point; missing features that have never had a value are ignored."""
         is_categorical = {name: is_category(value) for name, value in x.items() if not is_missing(value)}
         columns, categorical = self._with_features(self._columns, self._categorical, is_categorical)
         self._learn([_Rows(columns, categorical, _row(x, columns, categorical)[None])])
@@ -138,7 +138,7 @@ class IsolationMondrianForest(AnomalyDetector):
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame (pandas, polars, ...); like calling `learn_one` for each."""
         frame, n_rows = _columns_of(X), len(X)
-        starts: dict[int, dict[Hashable, bool]] = {0: {}}  # by row, the features that appear there: True for categories
+        starts: dict[int, dict[Hashable, bool]] = {0: {}}  # for each row, its new features: True for categories
         for name, column in frame.items():
             first = None if name in self._columns else first_value(column)
             if first is not None:
@@ -173,12 +173,13 @@ class IsolationMondrianForest(AnomalyDetector):
 
     @read_locked
     def surprise_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Return -log10 of the probability that an ordinary point has a score as high as x; nothing is learned.
+        """Return -log10 of the probability that an ordinary point has a score as high as that of x.
 
-        3 means one in a thousand. The ordinary points are those that the forest holds. Their scores are computed by the
-        first call, and again when new features have appeared or the number of points learned has grown by an eighth
-        (with a full window: after every eighth of the window). This takes about a tenth of a second. The surprise is
-        unreliable before about a thousand points have been learned, and 0 until two different ones have.
+        3 means one in a thousand. The ordinary points are those that the forest holds; x is not learned. Their scores
+        are computed by the first call, and again when new features have appeared or the number of points learned has
+        grown by an eighth (with a full window: after every eighth of the window). This takes about a tenth of a second.
+        The surprise is unreliable before about a thousand points have been learned. It is 0 until two different points
+        have been learned.
 
         Examples
         --------
@@ -238,7 +239,10 @@ class IsolationMondrianForest(AnomalyDetector):
         return n_shown + max(min(n_shown, self._forest.window or n_shown) // _UPDATES_PER_WINDOW, 1)
 
     def _learn(self, parts: list["_Rows"]) -> None:
-        """Learn rows, each part with at least the features of the part before; if a row is unusable, learn nothing."""
+        """Learn the parts in order; if any row is unusable, learn nothing.
+
+        Each part has at least the features of the part before it.
+        """
         for columns, categorical, rows in [part for part in map(_checked, parts) if len(part.rows)]:
             self._learning = columns
             self._widen(len(columns), categorical)
@@ -256,7 +260,7 @@ class IsolationMondrianForest(AnomalyDetector):
     ) -> tuple[dict[Hashable, int], tuple[int, ...]]:
         """Return `columns` and `categorical`, extended by the features of `is_categorical` that are new.
 
-        New features come last, sorted: the order of `is_categorical`, a dictionary by feature, has no effect.
+        New features come last, sorted by type and name, so that the order of `is_categorical` has no effect.
         """
         new = sorted(
             (name for name in is_categorical if name not in columns), key=lambda name: (str(type(name)), str(name))
@@ -265,7 +269,7 @@ class IsolationMondrianForest(AnomalyDetector):
         return wider, (*categorical, *(wider[name] for name in new if is_categorical[name]))
 
     def _widen(self, n_columns: int, categorical: tuple[int, ...]) -> None:
-        """Add columns to the forest; before the first point, replace the forest by a wider one."""
+        """Add columns to the forest; before its first point, replace it if it has other categorical columns."""
         n_known = self._forest.n_features
         if n_known is not None:
             self._forest.widen(n_columns, {j: MISSING_CODE for j in categorical if j >= n_known})
@@ -296,21 +300,21 @@ class _Rows(NamedTuple):
 
 
 class _Distribution(NamedTuple):
-    """The scores of the points that the forest holds, or held when they were computed."""
+    """The distribution of the scores of the points that the forest held when it was computed."""
 
     scores: ScoreDistribution
     n_columns: int
-    expires: int  # number of points after which they are computed again
+    expires: int  # number of points learned after which the distribution is computed again
 
 
 class _Medians(NamedTuple):
-    """What replaces missing numbers."""
+    """The medians, which replace missing numbers."""
 
-    values: Array  # one per column; new columns are not included yet
-    expires: int  # number of points after which they are computed again
+    values: Array  # the median of each column; new columns are not included yet
+    expires: int  # number of points learned after which the medians are computed again
 
     def filled(self, rows: Array) -> Array:
-        """Return rows without gaps; columns that are new are 0."""
+        """Return rows without gaps; gaps in new columns are filled with 0."""
         is_gap = np.isnan(rows)
         if not is_gap.any():
             return rows
@@ -334,7 +338,7 @@ def _columns_of(X: Any) -> dict[Hashable, Any]:
 
 
 def _between(column: Any, start: int, end: int) -> Any:
-    """Return some values of a column, by position."""
+    """Return the values of a column from position `start` up to, but not including, `end`."""
     return column.iloc[start:end] if hasattr(column, "iloc") else column[start:end]
 
 

@@ -20,7 +20,7 @@ COMMAND = [sys.executable, "-m", "imondrian"]
 
 @pytest.fixture(scope="session")
 def table_text():
-    """A table of 400 rows around zero with two outliers, rows 100 (in b) and 300 (in c), row numbers and ids."""
+    """A table of 400 rows around zero: row number, name, a, b, c; rows 100 (in b) and 300 (in c) are outliers."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(400, 3))
     points[99, 1] = 15.0

@@ -13,13 +13,13 @@ from imondrian.fleet.shards import Shards
 if TYPE_CHECKING:
     from collections import OrderedDict
 
-MAX_ROWS = 2**17
+MAX_ROWS = 2**17  # largest number of rows in a block
 
 
 class Limits(NamedTuple):
     """Limits on the rows of a block."""
 
-    max_keys: int  # different keys
+    max_keys: int  # number of different keys
     max_rows_per_key: int
     drops_keys: bool  # True if keys that leave memory are lost
 
@@ -61,7 +61,7 @@ class KeyedBlock(NamedTuple):
     counts_before: Array  # the COUNTS of each key before the block
     parts: dict[int, Block]  # by shard
     labels: Labels
-    number: int  # of the first row among all rows of the fleet
+    number: int  # number of the first row among all rows of the fleet
 
     @property
     def scores(self) -> Array:
@@ -103,7 +103,7 @@ class KeyedBlock(NamedTuple):
         return self._by_row(n_before - self._repeated(n_before[self.starts[:-1]] - self.counts_before["n_scored"]))
 
     def number_of(self, i: int, position: int) -> int:
-        """Return the number that the row at `position` among key i's rows in this block has in the key's window."""
+        """Return the number, in the key's window, of the row at `position` among the rows of key i in this block."""
         n_usable = np.count_nonzero(self.is_usable[self.rows_of(i)[:position]])
         return int(self.counts_before[i]["number"] + n_usable)
 

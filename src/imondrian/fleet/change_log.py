@@ -18,7 +18,7 @@ class _Log(NamedTuple):
 
 
 class ChangeLog:
-    """Which keys have changed or were removed. Nothing is recorded before `start` is called."""
+    """Records which keys have changed or were removed, after `start` has been called."""
 
     def __init__(self) -> None:
         self._log: _Log | None = None

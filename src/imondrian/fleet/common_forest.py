@@ -24,7 +24,7 @@ from imondrian.stream.detector import StreamDetector
 EPOCH = 4096  # rows of the fleet between two updates
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio: its multiples are evenly distributed
 _SAMPLED = np.uint64(2**64 // 64)  # one in 64 rows is sampled
-_MIN_POINTS = 16  # of a key, before its mean and standard deviation can be used
+_MIN_POINTS = 16  # points that a key must have before its mean and standard deviation can be used
 _N_TREES, _WINDOW, _MAX_SAMPLES = 32, 2048, 256
 _NAME = "the common forest of the store"
 _MAX_DEVIATION = 1e100  # in standard deviations: squares of larger ones could overflow
@@ -75,7 +75,7 @@ class CommonForest:
             missing="raise",
         )
         self._collected = _Collected(0, np.empty((0, n_features)), 0)
-        self._scores: dict[int, _CommonScores | None] = {}  # of the current block, by epoch
+        self._scores: dict[int, _CommonScores | None] = {}  # scores of rows of the current block, by epoch
 
     def use_threshold(self, threshold: Any) -> None:
         """Use another threshold from now on."""
@@ -131,10 +131,10 @@ class CommonForest:
         return _CommonScores(scores, scores > threshold, threshold, detector.surprise(scores))
 
     def _collect(self, first: int, deviations: Array, is_warm: Array) -> None:
-        """Collect a sample of the rows of warm keys, all of one epoch; learn the sample if the epoch is complete.
+        """Collect a sample of those rows whose keys have warmed up; learn the sample if the epoch is complete.
 
-        The rows of the fleet have the numbers first, first + 1, ... After an interruption, the same rows must be passed
-        again.
+        The rows belong to one epoch and have the numbers first, first + 1, ... in the fleet. After an interruption, the
+        same rows must be passed again.
         """
         collected, end = self._collected, first + len(deviations)
         if collected.n_rows < end:
@@ -142,7 +142,7 @@ class CommonForest:
             rows = np.vstack([collected.rows, sample]) if len(sample) else collected.rows
             self._collected = collected = collected._replace(n_rows=end, rows=rows)
         if collected.n_rows == end and end % EPOCH == 0:
-            n_done = self._detector.n_seen - collected.n_learned  # by an interrupted call
+            n_done = self._detector.n_seen - collected.n_learned  # rows that an interrupted call has learned
             if n_done < len(collected.rows):
                 self._detector.process_many(collected.rows[n_done:])
             self._collected = _Collected(end, collected.rows[:0], self._detector.n_seen)
@@ -172,7 +172,7 @@ def read(content: bytes, n_features: Any) -> tuple[MondrianForest, dict[str, Any
     """Return the forest that `CommonForest.to_bytes` wrote, and its notes.
 
     Call it before a fleet with `n_features` features is created: a forest cannot be much larger than its file, so a
-    wrong number in a small file cannot make the fleet take much memory.
+    small file with a wrong number cannot make the fleet take much memory.
 
     Raises
     ------
@@ -186,10 +186,10 @@ def read(content: bytes, n_features: Any) -> tuple[MondrianForest, dict[str, Any
 
 
 def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
-    """Transform deviations such that they are normally distributed if the values of each key are.
+    """Transform deviations so that they follow a standard normal distribution if the values of each key are normal.
 
     The deviation of a row from the mean of n points, in their standard deviations, has a Student distribution, up to a
-    factor. Its tails are heavy if n is small. Wallace's approximation [Wallace1959] returns the normal quantile.
+    factor. Its tails are heavy if n is small. Wallace's approximation [Wallace1959] converts it to a normal quantile.
 
     Parameters
     ----------
@@ -229,8 +229,9 @@ def _parts_by_epoch(number: int, n_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_sampled(first: int, end: int) -> Array:
-    """Return which of the rows first, ..., end - 1 are sampled: about one in 64, also of the rows that are k apart.
+    """Return which of the rows first, ..., end - 1 are sampled: about one in 64.
 
-    This holds for every k, so the forest learns from all keys, even if their rows come in a fixed order.
+    The same is true of every k-th row, for any k. So the forest learns from all keys, even if their rows come in a
+    fixed order.
     """
     return np.arange(first, end).astype(np.uint64) * _GOLDEN < _SAMPLED

@@ -1,4 +1,4 @@
-"""The common state of a fleet, which is everything but its keys: as the values of a store, and as bytes."""
+"""The common state of a fleet, which is everything but its keys. It is encoded for a store, or as bytes."""
 
 import json
 import struct
@@ -28,7 +28,7 @@ class CommonState(NamedTuple):
     borrow: bool
     n_rows: int
     n_dropped: int
-    names: list[Any] | None  # of the features
+    names: list[Any] | None  # names of the features
     incidents: list[KeyIncident]  # the latest ones, in the order of opening
     extra: dict[str, Any]  # in types that JSON supports
     forest: bytes  # the common forest
@@ -48,7 +48,7 @@ def encoded_header(state: CommonState) -> bytes:
         _EXTRA: state.extra,
     }
     text = json.dumps(header).encode()
-    check_json_limits(text, _HEADER_TITLE)  # when it is read, the limits are the same
+    check_json_limits(text, _HEADER_TITLE)  # a header beyond these limits could not be read again
     return text
 
 

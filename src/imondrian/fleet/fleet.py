@@ -67,7 +67,7 @@ class _Rows(NamedTuple):
 
     keys: list[Key]
     X: Array
-    names: list[Any] | None  # of the features
+    names: list[Any] | None  # names of the features
 
 
 class _Outcome(NamedTuple):
@@ -81,7 +81,7 @@ class _Records(NamedTuple):
     """What a fleet records besides its keys; replaced as a whole: an interruption leaves the old or the new value."""
 
     n_rows: int = 0  # rows of all keys so far, including skipped ones
-    names: list[Any] | None = None  # of the features
+    names: list[Any] | None = None  # names of the features
     events: tuple[KeyEvent, ...] = ()  # of the last call
     observed: Mapping[Key, IncidentTracker] = MappingProxyType({})  # trackers that the last call updated
     arriving: _Rows | None = None  # a block that has not begun, but may have dropped keys, so it must be completed
@@ -123,7 +123,7 @@ class Fleet:
     borrow : bool, default=True
         Whether rows of a key that has not warmed up are scored by a forest common to all keys. This begins when that
         forest has learned 256 rows and the key has had 16 rows. The common forest sees how far a row is from the mean
-        of its key, in standard deviations. Such results have `is_borrowed`.
+        of its key, in standard deviations. In these results, `is_borrowed` is True.
     on_error : "raise" or "skip", default="raise"
         What to do with an unusable row (not finite, not a number, wrong width): raise an InvalidInputError, in which
         case no row of the call is processed, or count it and return the score NaN.
@@ -134,7 +134,7 @@ class Fleet:
         recently used keys move to the store, and come back unchanged with their next row. Without a store they are
         dropped, and counted in `n_dropped`; a dropped key starts again like a new one. By default there is no bound.
     store : str or path, optional
-        A file, which is created, for keys that do not fit in memory, and for `save`.
+        A new file for keys that do not fit in memory, and for `save`.
     n_jobs : int, default=1
         Number of threads for `process_many`; results do not depend on it.
 
@@ -154,9 +154,9 @@ class Fleet:
     Notes
     -----
     A fleet may be used from several threads: a call that changes it runs alone. If a call is interrupted (Ctrl+C), or
-    the store fails, the fleet has processed the first rows of the call, up to some row; `n_rows` counts them. The
-    StoreError has their results; the call can be repeated with the other rows. A fleet with a store cannot be used in a
-    forked process.
+    the store fails, the fleet has processed some rows of the call, from the first on; `n_rows` counts only these. If
+    the store fails, the StoreError has the results of these rows in `results`, and the call can be repeated with the
+    other rows. A fleet with a store cannot be used in a forked process.
 
     Examples
     --------
@@ -349,7 +349,7 @@ class Fleet:
     @property
     @read_locked
     def extra(self) -> dict[str, Any]:
-        """JSON values of the caller, which are saved with the fleet and restored by `load`; by default none.
+        """JSON values of the caller, which are saved with the fleet and restored by `load`; empty by default.
 
         The attribute is a dictionary. Reading it returns a copy: to change the values, set the attribute.
         """
@@ -617,7 +617,7 @@ class Fleet:
             If the fleet has the key already.
         DamagedFileError
             If the bytes are damaged, or the fleet that packed them has another `n_features`, `n_trees`, `window` or
-            `max_samples`. Nothing was changed.
+            `max_samples`. Then the fleet is unchanged.
         """
         key = checked_key(key)
         self._check_is_open()
@@ -637,7 +637,7 @@ class Fleet:
         -------
         KeyChanges
             `changed` has the least recently used key first. If keys can be dropped (with `max_bytes` and without a
-            store), unpack keys in the order of their last use: otherwise, other keys are dropped than in this fleet.
+            store), unpack keys in the order of their last use: otherwise the restored fleet drops other keys.
         """
         self._check_is_open()
         return self._table.changes()
@@ -700,7 +700,7 @@ class Fleet:
                 check_rules_match(self._parameters["rules"], self._parameters["n_features"], names)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise DamagedFileError(f"{source}: {str(error)[:300]}") from None
-        self._set(parameters, borrow=state.borrow, max_bytes=max_bytes)  # separately: a wrong max_bytes is not damage
+        self._set(parameters, borrow=state.borrow, max_bytes=max_bytes)  # again: a wrong max_bytes is not damage
         self._records, self._table.n_dropped = _Records(state.n_rows, names), state.n_dropped
         self._incidents, self._extra = LatestIncidents(state.incidents), json.dumps(state.extra)
         self._common.restore(forest, notes, state.n_rows)

@@ -1,4 +1,4 @@
-"""The incidents of the keys of a fleet: what a block of rows changes in them, and the latest incidents of all keys."""
+"""The incidents of the keys of a fleet: how a block of rows changes them, and the latest incidents of all keys."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -31,11 +31,11 @@ class AlarmSettings(NamedTuple):
 
     rules: IncidentRules
     level: float  # surprise above which a row is an alarm
-    names: list[Any] | None  # of the features
+    names: list[Any] | None  # names of the features
 
 
 class IncidentChanges(NamedTuple):
-    """What a block changes in the incidents. Applying it twice has the same effect as once."""
+    """The changes that a block makes to the incidents. Applying them twice has the same effect as once."""
 
     open_numbers: Array  # for each row, the number of the key's incident that is open after it, or NO_INCIDENT
     trackers: dict[Key, IncidentTracker]  # those that changed
@@ -50,7 +50,7 @@ def incident_changes(
     settings: AlarmSettings,
     explainer_of: Callable[[int], Explain],
 ) -> IncidentChanges:
-    """Return what a block, whose rows are labelled, changes in the incidents.
+    """Return the changes that a block, whose rows are labelled, makes to the incidents.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def incident_changes(
         The incidents of the keys that have had an alarm; they are not changed.
     settings : AlarmSettings
     explainer_of : function
-        Returns for key i of the block a function that returns the reasons for an alarm.
+        `explainer_of(i)` returns a function that explains the alarms of key i of the block.
     """
     open_numbers = np.full(len(block.keys), NO_INCIDENT)
     changed, found = dict[Key, IncidentTracker](), list[tuple[int, KeyEvent]]()
@@ -82,7 +82,7 @@ def incident_changes(
 
 
 def _keys_to_observe(block: KeyedBlock, trackers: dict[Key, IncidentTracker]) -> list[int]:
-    """Return the numbers of the keys whose incidents may change: with an alarm in this block or shortly before."""
+    """Return the numbers of the keys whose incidents may change: keys with an alarm in the block or shortly before."""
     observed = set(block.keys_with_alarms())
     if trackers:
         keys = map(block.key_of, range(len(block.used)))
@@ -138,7 +138,7 @@ class _WindowPoints(NamedTuple):
 
 
 def alarm_explainer(block: KeyedBlock, i: int, prepare: Callable[[], tuple[dict[str, Any], Window]]) -> Explain:
-    """Return a function that returns the reasons for the alarm at a position among the rows of key i.
+    """Return a function that explains the alarm at a given position among the rows of key i in the block.
 
     `prepare` returns the parameters of the key's detector, and its window after the block. It is called at most once,
     and only if an alarm is explained.

@@ -1,4 +1,4 @@
-"""The state of one key as bytes, as in a store: all arrays without unused slots, checked when they are read."""
+"""The state of one key as bytes, in the format of a store: all arrays, without unused slots, checked when read."""
 
 import json
 import struct
@@ -30,7 +30,7 @@ class KeyState(NamedTuple):
     """The state of one key."""
 
     detector: Shard  # a shard with one detector
-    incidents: Any  # state of its `IncidentTracker` as a JSON value; None if it has had no alarm
+    incidents: Any  # state of its `IncidentTracker` as a JSON value; None if the key has had no alarm
 
 
 def to_bytes(state: KeyState) -> bytes:
@@ -47,7 +47,7 @@ def to_bytes(state: KeyState) -> bytes:
 
 
 def encoded_incidents(state: KeyState) -> bytes:
-    """Return the incidents of a state as JSON; empty if it has had no alarm."""
+    """Return the incidents of a state as JSON; empty if the key has had no alarm."""
     return b"" if state.incidents is None else json.dumps(state.incidents).encode()
 
 
@@ -127,7 +127,7 @@ class _Reader:
 
 
 def check(detector: Shard, window: Window) -> None:
-    """Raise ValueError if a shard with one detector is impossible; kernels do not check it.
+    """Raise ValueError if the arrays of a shard with one detector are impossible; kernels do not check them.
 
     The ring of the detector is assigned to `window`.
     """

@@ -19,7 +19,7 @@ from imondrian.fleet.keys import Key, decoded_key, encoded_key
 
 _APPLICATION_ID = 0x494D464C  # "IMFL"
 _MAX_ENTRY = 2**30  # bytes of one stored value
-_SPILL, _JOURNAL = "-spill", "-journal"  # ends of the names of files beside the store
+_SPILL, _JOURNAL = "-spill", "-journal"  # appended to the name of the store for the files beside it
 _MAX_NAME_BYTES = 255  # of a file, on all common file systems
 _TABLES = (
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL)",
@@ -75,7 +75,7 @@ class KeyStore:
         self._base = sqlite3.connect(":memory:")  # until the file is opened
 
     def open(self) -> None:
-        """Open the file. If that fails or is interrupted, the caller closes the store."""
+        """Open the file. If that fails or is interrupted, the caller must close the store."""
         _check_name(self.path)
         with self._errors():
             self._base.close()
@@ -117,7 +117,7 @@ class KeyStore:
                 self._spill_path.unlink(missing_ok=True)
 
     def __del__(self) -> None:
-        """Close the store as soon as nothing refers to it: its connection is in a reference cycle, collected late."""
+        """Close the store when nothing refers to it: its connection, in a reference cycle, would be freed late."""
         with suppress(Exception):  # the interpreter may be ending
             self.close()
 
@@ -134,7 +134,7 @@ class KeyStore:
                 raise DamagedFileError(f"{self.path}: the store is damaged: {error}.") from None
             reason = "another process or fleet is using it" if code == sqlite3.SQLITE_BUSY else str(error)
             raise StoreError(f"{self.path}: the store cannot be used: {reason}.") from None
-        except UnicodeDecodeError as error:  # of damaged text, also in a message of SQLite
+        except UnicodeDecodeError as error:  # damaged text, possibly in a message of SQLite
             raise DamagedFileError(f"{self.path}: the store is damaged: {error}.") from None
         except OSError as error:
             raise StoreError(f"{self.path}: the store cannot be used: {error}.") from None
@@ -296,7 +296,7 @@ def _check_is_not_in_use(path: Path) -> None:
     store = KeyStore(path)
     try:
         store.open()
-    except DamagedFileError:  # or another file: it will be replaced
+    except DamagedFileError:  # a damaged store or another kind of file, which will be replaced
         path.with_name(path.name + _JOURNAL).unlink(missing_ok=True)
     finally:
         store.close()

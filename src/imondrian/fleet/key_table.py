@@ -1,4 +1,4 @@
-"""The keys of a fleet: which are in memory and which in the store, and how they move between them."""
+"""The keys of a fleet: which are in memory and which in the store, and how they move between the two."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -21,13 +21,13 @@ from imondrian.fleet.single_detectors import new_window
 if TYPE_CHECKING:
     from imondrian.fleet.key_store import KeyStore
 
-_KEYS_AT_ONCE = 64  # read from the store at a time; their states need memory in addition to that of the shards
+_KEYS_AT_ONCE = 64  # keys read from the store at a time, because their states need memory in addition to the shards
 
 
 class _Departures(NamedTuple):
     """Keys that leave memory; replaced as a whole, so that an interruption leaves the old or the new value."""
 
-    leaving: tuple[Key, ...] = ()  # to be removed from memory; they are in the store, or dropped
+    leaving: tuple[Key, ...] = ()  # keys to be removed from memory, which are already in the store, or are dropped
     n_dropped: int = 0  # keys dropped so far, including those in `leaving`
 
 
@@ -111,12 +111,12 @@ class KeyTable:
     def entries_of(self, keys: list[Key], seed_of: Callable[[Key], int]) -> Array:
         """Return the entry of each key, after new keys are started and stored ones are read.
 
-        Keys that are not among these leave memory if necessary. Call `begin_block` afterwards.
+        Other keys leave memory if there is not enough room. Call `begin_block` afterwards.
         """
         needed = dict.fromkeys(keys)
         missing = iter([key for key in needed if key not in self.entries])
         while batch := list(islice(missing, _KEYS_AT_ONCE)):
-            states = {key: self._stored(key) for key in batch}  # before other keys leave: one may be damaged
+            states = {key: self._stored(key) for key in batch}  # first: if one is damaged, no key has left memory
             self._is_moving = True
             self._make_room(len(batch), needed)
             for key, state in states.items():
@@ -160,7 +160,7 @@ class KeyTable:
     def unpack(self, key: Key, content: bytes) -> None:
         """Add a key, which must be new, with a packed state; raise DamagedFileError if it is damaged."""
         self._is_moving = True
-        entry = self.shards.take()  # before there is room: if the state is damaged, no key has left
+        entry = self.shards.take()  # before room is made: if the state is damaged, no key has left memory
         detector = self.shards.detector(entry)
         try:
             incidents = packed_keys.unpack(content, detector, self.shards.size, new_window(self._parameters), key)
@@ -210,7 +210,7 @@ class KeyTable:
         return state
 
     def _tracker_of(self, key: Key, state: KeyState) -> IncidentTracker | None:
-        """Return the incidents of a state; None if there are none. Raise DamagedFileError if they are damaged."""
+        """Return a tracker with the incidents of a state, or None; raise DamagedFileError if they are damaged."""
         if state.incidents is None:
             return None
         tracker = IncidentTracker(IncidentRules())

@@ -1,4 +1,4 @@
-"""The keys of a fleet: text or integers, checked, and as bytes."""
+"""The keys of a fleet, which are text or integers: checks, and conversion to bytes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +11,7 @@ Key = str | int
 
 
 def checked_key(key: Any) -> Key:
-    """Return a key as a `str` or `int`; raise InvalidInputError if it is something else."""
+    """Return a key as a `str` or `int`; raise InvalidInputError if it is neither text nor an integer."""
     if isinstance(key, str):
         return str(key)
     if isinstance(key, (bool, np.bool_)) or not hasattr(key, "__index__"):
@@ -23,7 +23,7 @@ def checked_key(key: Any) -> Key:
 
 
 def checked_keys(keys: Any) -> list[Key]:
-    """Return a sequence of keys as a list; raise InvalidInputError if it is something else."""
+    """Return a sequence of keys as a list; raise InvalidInputError if it is not a sequence of valid keys."""
     if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
         raise InvalidInputError(f"keys must be a sequence of keys, but is {keys!r:.200}.")
     listed = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
@@ -38,7 +38,7 @@ def encoded_key(key: Key) -> bytes:
 
 
 def decoded_key(content: bytes) -> Key:
-    """Return the key that `encoded_key` has encoded; raise ValueError if there is none."""
+    """Return the key that `encoded_key` has encoded; raise ValueError if no key has these bytes."""
     if content[:1] == b"i":
         number = int(content[1:21])
         if encoded_key(number) == content:

@@ -36,7 +36,7 @@ _MAGIC = b"IMP1"
 DIGEST_BYTES = 16
 _BIN_BYTES = 2 * N_BINS // 8
 _FLOAT, _BYTE = np.dtype(np.float64), np.dtype(np.uint8)
-_PLAIN = tuple(name for name in shard_arrays(1, 1, 1) if name != "histograms")  # arrays that are stored as they are
+_PLAIN = tuple(name for name in shard_arrays(1, 1, 1) if name != "histograms")  # arrays that are stored unchanged
 _NEGATIVE_ZERO = np.float64(-0.0).view(np.uint64)
 
 
@@ -54,7 +54,7 @@ def pack(state: KeyState) -> bytes:
 
 
 def unpack(content: bytes, detector: Shard, size: DetectorSize, window: Window, key: Any) -> Any:
-    """Write a packed state to a detector; return its incidents as a JSON value, None if it has had no alarm.
+    """Write a packed state to a detector; return its incidents as a JSON value, or None if it has had no alarm.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def unpack(content: bytes, detector: Shard, size: DetectorSize, window: Window, 
     Raises
     ------
     DamagedFileError
-        If the bytes are damaged. Then the detector must be cleared.
+        If the bytes are damaged. Then the caller must clear the detector.
     """
     try:
         body = memoryview(content)[DIGEST_BYTES:]

@@ -15,9 +15,9 @@ class FleetResult(NamedTuple):
     score: float  # in (0, 1), high is anomalous; NaN for a skipped row
     is_anomaly: bool  # whether the score lies above the threshold; False during the warm-up, unless borrowed
     threshold: float  # the threshold for this row, computed from the rows before it
-    index: int  # type: ignore[assignment]  # of the row among the rows of its key, from 0 (hides tuple.index)
+    index: int  # type: ignore[assignment]  # index of the row among the rows of its key, from 0 (hides tuple.index)
     surprise: float  # -log10 of the probability that an ordinary recent row scores as high
-    incident: int | None  # number of the key's incident that is open after the row
+    incident: int | None  # number of the key's incident that is open after the row; None if no incident is open
     is_borrowed: bool  # True if score and label come from the common forest, because the key has not warmed up
 
 
@@ -51,8 +51,8 @@ class KeyAlarms(NamedTuple):
     """The alarms of one key that may still belong to an incident; see `Fleet.latest_alarms`."""
 
     key: Key
-    incident: Incident | None  # the open one
-    rows: frozenset[int]  # indices of the alarms that the next opening or closing may name: first, last and peak
+    incident: Incident | None  # the open incident, or None
+    rows: frozenset[int]  # indices of the alarms to which the next event may refer: the first, the last and the peak
 
 
 class KeyChanges(NamedTuple):

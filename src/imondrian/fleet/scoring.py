@@ -42,7 +42,7 @@ class Learning(NamedTuple):
 def score_and_label(shard: Shard, block: Block, labels: Labels, learning: Learning, parameters: dict[str, Any]) -> None:
     """Score, learn and label the rows of a block that belong to one shard.
 
-    It can be repeated after an interruption: the kernels skip what is done.
+    It can be repeated after an interruption: the kernels skip the rows that are done.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class DetectorSize(NamedTuple):
 
 
 class Shards:
-    """The tables of a fleet, with a list of the free entries. A free entry is clear: as it was allocated.
+    """The tables of a fleet, with a list of the free entries. A free entry is *clear*: its arrays are as allocated.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Shards:
         return self._shards[index]
 
     def take(self) -> int:
-        """Remove an entry from the free ones and return it; it is clear. After an interruption, `reclaim` frees it."""
+        """Remove a clear entry from the free ones and return it. After an interruption, `reclaim` frees it."""
         if not self._free:
             first = len(self._shards) * self.keys_per_shard
             self._shards.append(new_shard(self.size, self.keys_per_shard))

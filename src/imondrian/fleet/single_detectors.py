@@ -1,4 +1,4 @@
-"""One detector of a fleet as a separate object: its window, and a `StreamDetector` that continues from its state."""
+"""Objects made from one detector of a fleet: its window, and a `StreamDetector` that continues from its state."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def new_window(parameters: dict[str, Any]) -> Window:
 
 
 def window_of(detector: Shard, parameters: dict[str, Any]) -> Window:
-    """Return the window of a shard with one detector; its ring is a view."""
+    """Return the window of a shard with one detector; its ring is a view of the shard's ring."""
     window = new_window(parameters)
     window.ring, counts = detector.rings[0], detector.counts[0]
     window.number, window.next_step = int(counts["number"]), int(counts["next_step"])

@@ -23,7 +23,7 @@ from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import new_sampler
 from imondrian.forest.scales import new_scale
 
-_MIN_ENTRIES = 2**16  # categories of a feature that are collected before they are added up
+_MIN_ENTRIES = 2**16  # counts of categories of one feature that are collected, at least, before they are added up
 Categories = tuple[Array, Array]  # the categories of a feature, and how many points have each
 
 
@@ -36,16 +36,16 @@ def new_sampled_forest(
 
 
 class DrawnSamples(NamedTuple):
-    """The samples of all trees, and facts about all points that they were drawn from."""
+    """The samples of all trees, and counts of all points that they were drawn from."""
 
     points: Array  # points[t] is the sample of tree t
     n_points: int  # number of all points
-    n_gaps: Array  # of each feature, in all points
-    categories: list[Categories]  # of each categorical feature, in all points
+    n_gaps: Array  # number of missing values of each feature, in all points
+    categories: list[Categories]  # the categories of each categorical feature, in all points
 
 
 class Samples:
-    """For every tree of a forest, its sample of the rows offered so far; and exact counts of all these rows.
+    """The samples that the trees of a forest draw from the rows offered so far, and exact counts of all these rows.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Samples:
         return int(self._points.shape[2])
 
     def offer(self, X: Any, counts: Any) -> None:
-        """Offer rows with the number of copies of each; rows must be distinct and not have been offered before.
+        """Offer rows, each with its number of copies; rows must be distinct, and no row may be offered again later.
 
         Numbers may be missing (NaN), but every row must have a value.
         """
@@ -102,7 +102,7 @@ class Samples:
 
 
 class _CategoryTotals:
-    """How many rows have each category of a feature; sums are postponed until there is much to add up."""
+    """Counts the rows of each category of a feature; counts are added up only when many have been collected."""
 
     def __init__(self) -> None:
         self._parts: list[Categories] = []

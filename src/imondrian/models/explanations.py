@@ -16,10 +16,10 @@ MISSING_TEXT = "missing"
 _MIN_SHARE = 0.05  # features with a smaller share are not named, except the first
 _EXACT = 2.0**53  # floats below this represent integers exactly
 _RANGE_DIGITS, _MAX_DIGITS = 3, 6  # significant digits of the bounds of a range
-_ALWAYS_WITH_RANGE = 3  # the first reasons say what is expected, however small they are
+_ALWAYS_WITH_RANGE = 3  # this many reasons say what is expected, however small their shares are
 _COMMON = 0.1  # categories with at least this share are described by a percentage
 _AT: dict[View, str] = {"hour": " at this hour", "level": " given its recent level"}
-_MIN_RELATIVE_SIZE = 1 / 3  # of the largest part: parts of neighbouring rows that are at least this large are merged
+_MIN_RELATIVE_SIZE = 1 / 3  # a neighbouring part is merged if it has at least this share of the largest part
 
 
 class Frequency(NamedTuple):
@@ -37,10 +37,10 @@ class Frequency(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """The share of one feature in the score of a row; with a shingle, of one feature in one or more of its rows."""
+    """The share of one feature in a score; with a shingle, that of the feature in one or more neighbouring rows."""
 
     feature: str
-    value: float  # of several rows, the one with the largest part; the code of a category; NaN if missing
+    value: float  # of the row with the largest part, if there are several; the code of a category; NaN if missing
     share: float  # of the score, in [0, 1]
     is_high: bool  # True: the number is unusually high; False: unusually low, or a category
     text: str | None = None  # the category, "" if it is not known; None for a number
@@ -153,15 +153,15 @@ class Expectations:
         `points` are points as the forest holds them, one for each part. All rows of a part are hidden, so that one
         unusual value does not make the others look ordinary. A missing number is treated as present.
         """
-        asked = points.copy()
-        for point, part in zip(asked, parts, strict=True):
+        queries = points.copy()
+        for point, part in zip(queries, parts, strict=True):
             columns = [row * self._width + part.feature for row in range(part.first, part.last + 1)]
             point[[column for row, column in enumerate(columns, part.first) if row != part.leading]] = np.nan
             if part.feature in self._indicators:
                 offset = self._indicators[part.feature] - part.feature
                 point[[column + offset for column in columns]] = 0.0
         features = np.array([[part.leading * self._width + part.feature] for part in parts])
-        _, low, high, _ = self._forest.expected_values(asked, features)
+        _, low, high, _ = self._forest.expected_values(queries, features)
         bounds = zip(low[:, 0].tolist(), high[:, 0].tolist(), strict=True)
         return [None if math.isnan(first) else (first, last) for first, last in bounds]
 
@@ -170,8 +170,8 @@ class Part(NamedTuple):
     """The part of one feature in the score of a point, merged over neighbouring rows with parts of similar size."""
 
     feature: int
-    first: int  # the rows of the point, from 0, the earliest
-    last: int
+    first: int  # the first of the merged rows; the earliest row of the point is row 0
+    last: int  # the last of the merged rows
     leading: int  # the row with the largest part
     size: float  # the sum of the parts, which have the same sign
 
@@ -189,7 +189,8 @@ def merged_parts(parts: Array, rows: Array, categorical: Collection[int]) -> lis
 
     Starting with the largest part of all, the neighbouring rows of the same feature are added as long as their parts
     have the same sign and at least a third of that size; categories must also be the same, and missing numbers are not
-    merged with others. Nothing is left out, so that the absolute sizes have the same sum as before.
+    merged with others. This is repeated with the largest part that is left, until no part is left. So the absolute
+    sizes have the same sum as before.
 
     Parameters
     ----------
@@ -261,8 +262,8 @@ def reasons_of(
     point : array of shape (n_values,), optional
         The row as the forest holds it, with missing numbers replaced; by default the row itself.
     texts : mapping of int to str, optional
-        The categories of the row, by the index of the feature (with a shingle, of the value, row by row); a category
-        that is not listed is shown as its code.
+        The texts of the categories, by the index of the feature (with a shingle, by the index in `row.ravel()`). A
+        category that is not listed is shown as its code.
     min_share : float, default=0.05
         Features with a smaller share of the score are left out, except for the first. Reasons with a smaller share than
         0.05 do not say what is expected of a number, unless they are among the first three.
@@ -321,15 +322,15 @@ def reasons_of_rows(
     ranges: dict[tuple[int, int], tuple[float, float] | None] = {}
     if expectations is not None:
         held = (rows if points is None else points).reshape(len(parts), -1)
-        asked = [
+        with_range = [
             (i, rank)
             for i, (describer, own) in enumerate(zip(describers, chosen, strict=True))
             for rank, part in enumerate(own)
             if describer.is_range_worthwhile(rank, part)
         ]
-        if asked:
-            found = expectations.ranges(held[[i for i, _ in asked]], [chosen[i][rank] for i, rank in asked])
-            ranges = dict(zip(asked, found, strict=True))
+        if with_range:
+            found = expectations.ranges(held[[i for i, _ in with_range]], [chosen[i][rank] for i, rank in with_range])
+            ranges = dict(zip(with_range, found, strict=True))
     return [
         [describer.reason(part, ranges.get((i, rank))) for rank, part in enumerate(own)]
         for i, (describer, own) in enumerate(zip(describers, chosen, strict=True))

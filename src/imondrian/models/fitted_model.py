@@ -40,10 +40,10 @@ _PARAMETERS = {  # of IsolationMondrianForest
     "n_jobs",
     "random_state",
 }
-_DEFAULTS_FOR_VERSION_1 = {
+_DEFAULTS_FOR_VERSION_1 = {  # for parameters that files of version 1 do not contain
     "categorical": [],
     "missing": "raise",
-}  # of parameters that its files do not contain
+}
 _LARGEST_SEED = np.iinfo(np.int32).max
 _ROWS_PER_BLOCK = 20_000
 Progress = Callable[[float], None]  # called with the share of the work that is done, from 0 to 1
@@ -107,16 +107,16 @@ class FittedModel:
 
     @cached_attribute
     def fill(self) -> Array:
-        """The median of each feature; if none are stored, those of the points in the forest."""
+        """The medians, which replace missing numbers: the stored ones, or those of the points in the forest."""
         if self.stored_fill is not None:
             return self.stored_fill
         return medians_of_held_points(self.forest)[: self.n_features]
 
     @cached_attribute
     def threshold(self) -> float:
-        """The score above which a row is an anomaly; if none is stored, computed by the rule.
+        """The score above which a row is an anomaly: the stored threshold, or the one that the rule computes.
 
-        It is computed from the distribution of scores if this suffices, otherwise from the points in the forest.
+        A rule based on surprise uses the distribution of scores; a share and "kmeans" use the points in the forest.
         """
         if self.stored_threshold is not None:
             return self.stored_threshold
@@ -126,7 +126,7 @@ class FittedModel:
 
     @cached_attribute
     def distribution(self) -> ScoreDistribution:
-        """The distribution of scores; if none is stored, that of the points in the forest."""
+        """The stored distribution of scores, or that of the scores of the points in the forest."""
         if self.stored_distribution is not None:
             return self.stored_distribution
         return distribution_of_held_points(self.forest, self.kind)
@@ -304,8 +304,8 @@ def new_model(
     """Return a model whose forest is empty, with the medians and the indicators of these rows.
 
     The rows are those of the first call to build or extend. If `max_samples` is a share, it is a share of their number.
-    With "indicator", every column with a missing number among them gets an indicator. If the rows are only a sample of
-    those to learn, `with_gaps` says which columns have a missing number.
+    With "indicator", every column in which a number is missing gets an indicator. If the rows are only a sample of
+    those to be learned, pass the columns in which any row has a missing number as `with_gaps`.
     """
     parameters = _with_defaults(parameters)
     missing = checked_missing(parameters["missing"])
@@ -377,7 +377,7 @@ def _blocks(n_rows: int) -> Iterator[slice]:
 
 
 def _current_names(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters under their current names, with those that older files do not have.
+    """Return parameters under their current names, with defaults for those that older files lack.
 
     In older files, `kind` is called `score`, and there is no preset.
     """
@@ -411,7 +411,7 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
 
 
 def _checked_indicators(indicators: Any, forest: MondrianForest) -> tuple[int, ...]:
-    """Check the columns with indicators in a file: numeric columns, whose indicators are the forest's last columns."""
+    """Check the stored columns with indicators: they must be numeric, and the indicators the forest's last columns."""
     if not isinstance(indicators, list):
         raise ValueError(f"the indicators must be a list, but are {indicators!r:.200}.")  # noqa: TRY004
     n_columns, categorical = forest.n_features or 0, set(forest.categorical)

@@ -12,7 +12,7 @@ from imondrian.models.member_arrays import Layout
 
 # columns whose names in files differ from those in memory
 _COLUMN_NAMES = {"hash_key": "lot", "typical_log_size": "level"}
-_STORED = {name: field for name, field in FIELDS.items() if name != "rows"}  # the trees have points of their own
+_STORED = {name: field for name, field in FIELDS.items() if name != "rows"}  # `rows` is empty: no shared points
 
 
 class TableSizes(NamedTuple):
@@ -55,7 +55,7 @@ def layouts(sizes: TableSizes) -> dict[str, Layout]:
 
 
 def unpack(arrays: dict[str, Array], sizes: TableSizes) -> Trees:
-    """Return the trees; raise ValueError if one is unsound."""
+    """Return the trees; raise ValueError if a tree is damaged."""
     trees = Trees(**{name: _field(arrays, name, sizes) for name in _STORED})
     t = first_broken_tree(trees)
     if t != NONE:

@@ -13,9 +13,9 @@ from imondrian.base import sealed_zip
 from imondrian.engine.jit import Array
 from imondrian.forest.samplers.sampler import ANY
 
-Layout = tuple[tuple[int, ...], np.dtype[Any] | None]  # shape (ANY: any length) and type (None: see INDICES)
-_LENGTH_END = 10  # the first bytes of an array: a mark, the version, and the length of the header in 2 bytes
-_USUAL_HEADER = 256
+Layout = tuple[tuple[int, ...], np.dtype[Any] | None]  # shape (ANY: any length) and type (None: one of INDICES)
+_LENGTH_END = 10  # a member begins with 10 bytes: magic, version and, in the last 2, the length of the header
+_USUAL_HEADER = 256  # bytes; longer headers are not cached
 INDICES = tuple(np.dtype(f"u{n_bytes}") for n_bytes in (1, 2, 4, 8))
 
 

@@ -1,4 +1,4 @@
-"""Trees in model files of version 3: every distinct point is stored once, and what can be computed is left out."""
+"""Trees in model files of version 3: every distinct point is stored once; boxes, parents and populations are not."""
 
 import os
 
@@ -45,7 +45,7 @@ def _negative_zeros(boxes: Array, points: Array, ring: Array) -> Array:
     """Return the positions of all bounds that are -0.0 in the flattened boxes.
 
     Bounds are computed from the points when a file is read, except for the signs of zeros: 0.0 and -0.0 are equal, so
-    that either of them can be the bound.
+    either of them can be the bound.
     """
     if not any((rows.view(np.uint64) == _NEGATIVE_ZERO).any() for rows in (points, ring)):
         return np.empty(0, _POSITION)

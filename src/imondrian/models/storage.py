@@ -42,7 +42,7 @@ _TOO_MUCH_DATA = "the header describes more data than the file contains."
 
 
 class PackedForest(NamedTuple):
-    """What a file contains of a forest: the entries of the header, without the notes, and the arrays by name."""
+    """A forest as it is stored in a file: the entries of the header, without the notes, and the arrays by name."""
 
     header: dict[str, Any]
     arrays: dict[str, Array]
@@ -124,13 +124,14 @@ def _damaged(name: str | os.PathLike[str], reason: object) -> DamagedFileError:
 
 
 def pack(forest: Snapshot) -> PackedForest:
-    """Return what a file contains of a forest, as copies."""
+    """Return a forest as it is stored in a file; the arrays are copies."""
     n_slots = int(forest.trees.heads["n_leaves"].max())
     widths = forest.trees.boxes.shape[3], forest.trees.points.shape[2] - forest.trees.boxes.shape[3]
     arrays, version = packed_trees.pack(forest.trees, n_slots, forest.arrays.get("ring")), VERSION
     sizes = TableSizes(forest.trees.heads.size, n_slots, *widths)
     if sizes.n_bytes > packed_trees.MAX_EXPANSION * sum(array.nbytes for array in arrays.values()):
-        arrays, version = full_trees.pack(resized(forest.trees, n_slots)), FULL_VERSION  # version 3 would be rejected
+        # `packed_trees.unpack` would reject version 3, because the trees are too large for such a file
+        arrays, version = full_trees.pack(resized(forest.trees, n_slots)), FULL_VERSION
     others = {name: array.copy() for name, array in forest.arrays.items()}
     return PackedForest(_header(forest, version, n_slots), arrays | others)
 

@@ -24,7 +24,7 @@ _FORESTS_PER_WINDOW = 16  # reference forests in a window full of alarms: at lea
 
 
 def longest_block(window: int) -> int:
-    """Return how many rows a block may have, so that the points that explain their alarms are still in the window.
+    """Return how long a block may be if, after it, the window must still hold the points that explain its alarms.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def longest_block(window: int) -> int:
 
 
 def n_reference_points(window: int) -> int:
-    """Return how many points explain an alarm."""
+    """Return how many points explain an alarm, at most."""
     return max(window // 2, 1)
 
 
@@ -43,7 +43,7 @@ def reference_end(number: int, window: int) -> int:
     """Return the end (exclusive) of the range of points that explain an alarm at the point `number`.
 
     It advances in steps of at most a sixteenth of the window, or of the points so far, so that alarms near each other
-    share a forest. It depends on nothing else, so the reasons do not depend on calls or restarts.
+    share a forest. It depends only on `number` and `window`, so the reasons do not depend on calls or restarts.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def _step(n_points: int) -> int:
 
 
 def _longest_delay(window: int) -> int:
-    """Return the largest number of points just before an alarm that do not explain it."""
+    """Return how many points, at most, lie between the points that explain an alarm and the alarm."""
     return _step(window) - 1
 
 
@@ -74,14 +74,14 @@ class NumberedPoints(Protocol):
         """Return the points with the numbers first, ..., end - 1, oldest first, that are in the window."""
 
     def n_numbered_points(self, first: int, end: int) -> int:
-        """Return how many of them are in the window."""
+        """Return how many of the points with the numbers first, ..., end - 1 are in the window."""
 
 
 class _Reference(NamedTuple):
     """A forest that explains alarms, and what it depends on."""
 
     sampler: Sampler  # of the forest of the detector
-    end: int  # number after its last point
+    end: int  # the number of its last point, plus 1
     n_points: int  # changes if points are forgotten
     forest: MondrianForest
 
@@ -115,7 +115,7 @@ class AlarmExplainer:
         number : int
             The number of the point that is an alarm, or the next number if the point is not learned.
         point : array of shape (n_values,) or None
-            The point; by default the one with this number in the window.
+            The point. None: the point with this number in the window.
         row : array of shape (n_features,), optional
             With the preset "series": the row from which the deviations in the point were computed.
         """
@@ -141,7 +141,7 @@ class AlarmExplainer:
         if key[-1] < _MIN_POINTS:
             return None
         if self._reference is None or self._reference[:-1] != key:
-            self._reference = None  # before the next one takes memory
+            self._reference = None  # frees the old forest before the new one is built
             built = _reference_forest(points.numbered_points(first, end), self._layout, self._parameters)
             self._reference = _Reference(*key, built)
         return self._reference.forest

@@ -69,11 +69,12 @@ from imondrian.stream.stream_parameters import (
 from imondrian.stream.stream_rows import StreamRows
 from imondrian.stream.stream_state import BlockResults, StreamState, empty_results, joined_results
 
-_score_and_extend_block = unlocked(MondrianForest.score_and_extend_block)  # a detector holds the lock of its forest
+# without locking: a detector already holds the lock of its forest
+_score_and_extend_block = unlocked(MondrianForest.score_and_extend_block)
 _score_and_extend_point = unlocked(MondrianForest.score_and_extend_point)
 _check_growth = unlocked(MondrianForest.check_growth)
 _n_shown = unlocked(MondrianForest.n_shown.fget)  # type: ignore[attr-defined]
-_NONE = -1
+_NO_POINT = -1
 Answer = TypeVar("Answer")
 
 
@@ -83,9 +84,9 @@ class Result(NamedTuple):
     score: float  # in (0, 1), high is anomalous; NaN for a skipped row
     is_anomaly: bool  # whether the score lies above the threshold; False during the warm-up
     threshold: float  # the threshold before the row was counted
-    index: int  # type: ignore[assignment]  # of the row in the stream, from 0 (hides tuple.index)
+    index: int  # type: ignore[assignment]  # index of the row in the stream, from 0 (hides tuple.index)
     surprise: float  # -log10 of the probability that an ordinary recent row scores as high; NaN for a skipped row
-    incident: int | None  # number of the incident that is open after the row
+    incident: int | None  # number of the incident that is open after the row; None if no incident is open
 
 
 class Results(NamedTuple):
@@ -117,21 +118,22 @@ class StreamDetector:
         Number of trees.
     threshold : float or str, default="preset"
         Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so that an ordinary
-        point is flagged with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": that share of the
-        latest points, those with the highest scores. "kmeans" (the paper): scores above the midpoint of the means of
-        two clusters of the latest scores; there are always two clusters, even if no score is unusual. 0.5: scores above
+        point is flagged with a probability of about p; "surprise 3" is the same as 0.001. "top 5%": the 5 % of the
+        latest points with the highest scores. "kmeans" (the paper): scores above the midpoint of the means of two
+        clusters of the latest scores; there are always two clusters, even if no score is unusual. 0.5: scores above
         0.5. "auto": 0.5 with the preset "paper", 0.001 with the others. The attribute can be set at any time.
     preset : "practice", "paper" or "series", default="practice"
         "practice": `kind="size"`, `scale="std"`, `threshold=0.001`, `window=2048`, `max_samples=256`, `n_trees=100`.
-        "paper": `kind="depth"`, `scale=None` (unscaled features), `threshold="kmeans"`, the rest as before. "series",
-        for time series: `kind="expected"`, `scale="std"`, `threshold=0.001`, `window=8192`, `max_samples=None`,
-        `n_trees=20`; the forest does not see the values, but how far they are from what is usual at this hour of the
-        day and from the recent level (see `imondrian.stream.series_views`). Pass the times of the rows to `process`.
+        "paper": `kind="depth"`, `scale=None` (unscaled features), `threshold="kmeans"`, the rest as in "practice".
+        "series", for time series: `kind="expected"`, `scale="std"`, `threshold=0.001`, `window=8192`,
+        `max_samples=None`, `n_trees=20`; the forest does not see the values, but how far they are from what is usual at
+        this hour of the day and from the recent level (see `imondrian.stream.series_views`). Pass the times of the rows
+        to `process`.
     kind : "preset", "depth", "expected" or "size", default="preset"
         Which score to use; see `MondrianForest.score`.
     scale : "preset", None, "std" or one weight per feature, default="preset"
-        Weights of the features; see `MondrianForest`. With a shingle, one weight for each feature of each row; with
-        the preset "series", a weight applies to both deviations of a feature.
+        Weights of the features; see `MondrianForest`. With a shingle, one weight for each feature of each row of a
+        point; with the preset "series", a weight applies to both deviations of a feature.
     seed : int, default=0
         The same seed and the same rows give the same results, bit for bit, however the rows are divided into calls.
     warm_up : int, optional
@@ -155,14 +157,15 @@ class StreamDetector:
         order of rows without names. A missing value is a category of its own.
     missing : "median", "previous", "indicator" or "raise", default="median"
         What to do with missing numbers: NaN, None, NA, or keys that are absent from a dictionary. "median": replace
-        them with the median of the feature in the window, which is updated at the first gap after each eighth of the
-        window; replaced values do not count, and before the first value of a feature it is 0. "previous": repeat the
-        last value of the feature that was learned. "indicator": like "median", with a yes/no feature for every number
-        that says whether it is missing. "raise": the row is unusable. A row without any value is always unusable. The
-        preset "series" allows only "median", with which a missing number counts as a usual one, and "raise".
+        them with the median of the feature in the window, or with 0 before the first value of the feature. The median
+        is updated at the first gap after each eighth of the window; it does not count values that replaced missing
+        ones. "previous": repeat the last value of the feature that was learned. "indicator": like "median", with an
+        additional yes/no feature for every number that says whether it is missing. "raise": the row is unusable. A row
+        without any value is always unusable. The preset "series" allows only "raise" and "median"; its "median" treats
+        a missing number as equal to the usual one.
     rules : IncidentRules or dict, optional
-        Which alarms form an incident. The attribute can be set at any time. If a rule names a feature, the rows must
-        have names: rows that do not have the feature raise an InvalidInputError, and so does a rule for a category.
+        Which alarms form an incident. The attribute can be set at any time. If a rule refers to a feature by name, rows
+        that do not have this name raise an InvalidInputError. So does a rule for a categorical feature.
 
     Attributes
     ----------
@@ -184,8 +187,8 @@ class StreamDetector:
     Notes
     -----
     A detector may be used from several threads: a call that changes it runs alone, calls that only read run at the same
-    time. If a call is interrupted (Ctrl+C), the detector has processed the first rows, up to some row, as if no others
-    had arrived; `n_seen` counts them.
+    time. If a call is interrupted (Ctrl+C), the detector has processed some of its rows, from the first on, as if the
+    others had not arrived; `n_seen` counts only those processed.
 
     Examples
     --------
@@ -269,13 +272,13 @@ class StreamDetector:
         keeps_gaps = layout.has_views and self._parameters["missing"] != "raise"
         gaps = StreamGaps(layout, "keep" if keeps_gaps else self._parameters["missing"], window)
         self.forest, self._locks = forest, forest._locks  # noqa: SLF001 (one lock for both)
-        self._sampler = forest.sampler  # if the forest later has another one, it was built again
+        self._sampler = forest.sampler  # if the forest later has another sampler, it was built again
         incidents = IncidentTracker(self._parameters["rules"])
         self._state = StreamState(builder, gaps, threshold, incidents, window, self._parameters["warm_up"])
         self._events: tuple[IncidentEvent, ...] = ()
         self._explainer = AlarmExplainer(self._parameters)
         self._next_state = self._state  # includes the rows being processed, which are not counted yet
-        self._first_unrecorded = _NONE  # number of the first point that is being shown to the forest
+        self._first_unrecorded = _NO_POINT  # number of the first point that is being shown to the forest
 
     def __repr__(self) -> str:
         return f"StreamDetector({', '.join(f'{name}={value!r}' for name, value in self._parameters.items())})"
@@ -287,7 +290,7 @@ class StreamDetector:
 
     @property
     def indicators(self) -> tuple[int, ...]:
-        """The features with an indicator of missing values, which are further columns of each row in the forest."""
+        """The features with an indicator of missing values; in the forest, indicators are additional columns."""
         return self._layout.indicators
 
     @property
@@ -323,7 +326,7 @@ class StreamDetector:
 
     @property
     def threshold(self) -> float | str:
-        """The rule for anomalies: see the parameter. Setting it changes nothing that the detector has learned."""
+        """The rule for anomalies; see the parameter. Setting it does not change what the detector has learned."""
         threshold: float | str = self._parameters["threshold"]
         return threshold
 
@@ -339,7 +342,7 @@ class StreamDetector:
 
     @property
     def rules(self) -> IncidentRules:
-        """The rules for incidents. Setting them changes nothing that the detector has learned."""
+        """The rules for incidents. Setting them does not change what the detector has learned."""
         rules: IncidentRules = self._parameters["rules"]
         return rules
 
@@ -361,7 +364,7 @@ class StreamDetector:
 
     @property
     def score_distribution(self) -> ScoreDistribution:
-        """The distribution of the latest scores, from which the surprise of the next one is computed."""
+        """The distribution of the latest scores, from which the surprise of the next score is computed."""
         return self._recorded_state().threshold.distribution()
 
     @property
@@ -376,7 +379,7 @@ class StreamDetector:
 
     @property
     def events(self) -> tuple[IncidentEvent, ...]:
-        """The incidents that opened or closed in the last call of `process` or `process_many`, in their order."""
+        """The openings and closings of incidents in the last call of `process` or `process_many`, in order."""
         self._recorded_state()  # an interrupted call may have left events to record
         return self._events
 
@@ -384,7 +387,7 @@ class StreamDetector:
     def alarm_rows(self) -> frozenset[int]:
         """Indices of the earlier alarms to which the next event may refer: the first, the last and the peak.
 
-        A caller that reports more about alarms, such as their times, needs to store it for these rows only.
+        A caller that also reports, for example, the times of alarms needs to store the times of these rows only.
         """
         return self._recorded_state().incidents.alarm_rows
 
@@ -405,7 +408,7 @@ class StreamDetector:
         return self._series_views().time_counts
 
     def _series_views(self) -> SeriesViews:
-        """Return the views of the series; raise InvalidInputError if the preset is another one."""
+        """Return the views of the series; raise InvalidInputError if the preset is not "series"."""
         builder = self._state.builder
         if isinstance(builder, SeriesViews):
             return builder
@@ -552,8 +555,8 @@ class StreamDetector:
         """Return, for each feature, the range of 90 % of the ordinary values if the next row comes at this time.
 
         With the preset "series", each view has a range: the usual value plus the 5 % and 95 % quantiles of the
-        deviations in the window. The result is the narrower of the two. With other presets, it consists of the
-        quantiles of the values in the window; categories have no range.
+        deviations in the window. The narrower of the two ranges is returned. With other presets, the range lies between
+        the 5 % and 95 % quantiles of the values in the window; categories have no range.
 
         Parameters
         ----------
@@ -612,8 +615,8 @@ class StreamDetector:
     def next_point(self, x: Any, time: Any = None) -> Array:
         """Return the point of the forest that a row would complete if it came next, without missing numbers.
 
-        With a shingle, a point consists of several rows, oldest first; it is empty if there are too few of them yet.
-        With the preset "series", it consists of the two deviations.
+        With a shingle, a point consists of several rows, oldest first; it is empty if too few rows have arrived yet.
+        With the preset "series", a point consists of the two deviations of each feature.
         """
         return self._next_point(self._row_converter().point(x), time)
 
@@ -621,7 +624,7 @@ class StreamDetector:
     def next_medians(self) -> Array:
         """Return, for each feature, the number that would replace a missing one in the next row.
 
-        This is for ``missing="median"`` and "indicator".
+        Use it only with ``missing="median"`` or ``missing="indicator"``.
         """
         return self._gaps_for(np.full((1, self._layout.n_features), np.nan)).medians.copy()
 
@@ -630,7 +633,7 @@ class StreamDetector:
         return self._state.builder.preview(self._filled_next(row), seconds).ravel()
 
     def _times(self, times: Any, n_rows: int) -> Array | None:
-        """Check the times of rows; return them in seconds, None if this detector does not use times."""
+        """Check the times of rows and return them in seconds; return None if this detector does not use times."""
         if self._layout.has_views:
             return as_times(times, n_rows)
         if times is not None:
@@ -645,7 +648,7 @@ class StreamDetector:
 
     @read_locked
     def point_of_rows(self, rows: Array) -> Array:
-        """Return the point of the forest for consecutive rows; missing numbers are replaced as if they came next."""
+        """Return the point of the forest for consecutive rows; gaps are filled as if these rows came next."""
         rows = np.asarray(rows)
         return self._gaps_for(rows).filled(rows, self._last_row(rows)).ravel()
 
@@ -661,15 +664,17 @@ class StreamDetector:
     @reads_iterables_first
     @write_locked
     def forget(self, X: Any) -> Self:
-        """Forget rows of the window exactly: the trees are distributed as if they had never held them.
+        """Forget rows of the window exactly: the trees are distributed as if they had never held these rows.
 
-        The threshold and the drift monitor still count their scores. Single rows cannot be forgotten with a shingle,
-        because a point consists of several rows, or with the preset "series", because later points depend on them. A
-        row with missing numbers must be given as the window holds it, with the numbers that replaced them, which
-        `rescore` returns; otherwise they are replaced as if the row came next. With "indicator", the window also holds
-        which numbers were missing, so a row given in this way is another point. In that case, and with a shingle,
-        forget the points themselves:
-        ``detector.forest.forget(detector.forest.points()[i : i + 1])``, in the order of `rescore`.
+        The threshold and the drift monitor still count the scores of the rows. Single rows cannot be forgotten with a
+        shingle, because a point consists of several rows, or with the preset "series", because later points depend on
+        them.
+
+        If numbers of a row were missing, pass the row with the numbers that replaced them, as `rescore` returns it.
+        Numbers that are missing in `X` are replaced as if the row came next. With ``missing="indicator"``, the window
+        also stores which numbers were missing, so it does not contain the row with replaced numbers. In that case, and
+        with a shingle, forget the point itself: ``detector.forest.forget(detector.forest.points()[i : i + 1])``, where
+        i is the position of the point in the results of `rescore`.
 
         Parameters
         ----------
@@ -701,9 +706,9 @@ class StreamDetector:
         -------
         points : array of shape (n_points, n_features)
             Oldest first. Categories are numbers (see `imondrian.base.categories`), and missing numbers are replaced.
-            Other methods accept these rows: if there are categories, they are `CodedRows`. With a shingle, or the
-            preset "series" (whose points are deviations), points are wider than rows, and other methods do not accept
-            them.
+            Other methods accept these points as rows; if there are categories, the array is a `CodedRows`. With a
+            shingle, or the preset "series" (whose points are deviations), points are wider than rows, and other methods
+            do not accept them.
         scores : array of shape (n_points,)
         """
         points, scores = self.forest.rescore(self.kind)
@@ -726,17 +731,17 @@ class StreamDetector:
         return detector
 
     def snapshot(self) -> tuple[Snapshot, dict[str, Any]]:
-        """Return a copy of everything: a snapshot of the forest, and `notes`; see `read_state`."""
+        """Return a copy of the whole state: a snapshot of the forest, and the notes; see `read_state`."""
         return self.read_state(copied)
 
     @read_locked
     def read_state(self, function: Callable[[Snapshot], Answer]) -> tuple[Answer, dict[str, Any]]:
-        """Return the result of a function of the forest, as `MondrianForest.read_state` does, and `notes`.
+        """Return the result of `MondrianForest.read_state(function)`, and the notes of the detector.
 
         Raises
         ------
         InvalidInputError
-            If the detector could not be restored from them, because its forest was changed directly.
+            If the detector could not be restored from its forest and notes, because the forest was changed directly.
         """
         notes = self.notes()
         try:
@@ -764,7 +769,7 @@ class StreamDetector:
         """Initialize the detector from a forest and notes; raise ValueError if they do not match."""
         parameters = restored_parameters(notes)
         n_features = as_count(parameters["n_features"], "n_features", 1, MAX_POINTS)
-        if n_features > (forest.n_features or 0):  # at once: what follows needs memory for each feature
+        if n_features > (forest.n_features or 0):  # checked first: the next steps allocate memory for each feature
             raise ValueError(f"n_features is {n_features}, but the forest has {forest.n_features} features.")
         self._set_parameters(parameters)
         check_forest(forest, self._parameters)
@@ -772,7 +777,7 @@ class StreamDetector:
         self._state.restore(notes, forest.n_shown)
 
     def _recorded_state(self) -> StreamState:
-        """Return the recorded state; in a signal handler that interrupts a call, that of the rows recorded so far."""
+        """Return the recorded state; in a signal handler, it may lack rows of the call that was interrupted."""
         return self._state if is_inside(self) else self._settled_state()
 
     @read_locked
@@ -801,7 +806,7 @@ class StreamDetector:
                 self._state.counts[N_SHOWN] = n_shown  # the forest was extended directly
 
     def _row_converter(self) -> RowConverter:
-        """Return a converter; names that it learns are recorded when the first of its rows is processed."""
+        """Return a new converter. Feature names that it finds are recorded when the first row is processed."""
         n_values = self.forest.n_features
         if n_values != self._n_values:
             raise InvalidInputError(
@@ -815,7 +820,7 @@ class StreamDetector:
     def _check_rules(self, names: list[Any] | None) -> None:
         """Raise InvalidInputError if a rule is for a feature that the next rows do not have.
 
-        Rules may name features before the first row does.
+        Rules may use names of features before the first row with these names has arrived.
         """
         state = self._state
         if state.names is None and state.incidents.rules.need_reasons:
@@ -848,7 +853,7 @@ class StreamDetector:
         return joined_results(results)
 
     def _owned(self, rows: StreamRows) -> StreamRows:
-        """Return checked rows that nobody else can change; raise InvalidInputError if they have changed."""
+        """Copy checked rows, so that the caller cannot change them; raise InvalidInputError if the copy is invalid."""
         own = rows.values.copy()
         unchanged(own if self._parameters["missing"] == "raise" else own[~np.isnan(own)])
         return rows._replace(values=own)
@@ -871,7 +876,7 @@ class StreamDetector:
         return not is_point or names is not state.names or self._labels_before_learning(state) or has_gaps(row[0])
 
     def _filled_next(self, rows: Array) -> Array:
-        """Return rows without gaps, each as if it came next."""
+        """Return rows without gaps, each filled as if it came next."""
         return self._gaps_for(rows).filled_separately(rows, self._last_row(rows))
 
     def _gaps_for(self, rows: Array) -> StreamGaps:
@@ -880,7 +885,7 @@ class StreamDetector:
         return state.gaps.with_medians_for(rows, self.forest.sampler.ring, state.n_shown)  # type: ignore[attr-defined]
 
     def _last_row(self, rows: Array) -> Array | None:
-        """Return the row before the next ones, if it is needed to fill them; None if there is none.
+        """Return the latest row of the stream if gaps in `rows` are filled from it; None if not, or if there is no row.
 
         Only its numbers are needed, so its categories may be 0.
         """
@@ -898,9 +903,9 @@ class StreamDetector:
         return not self._parameters["learn_anomalies"] and state.is_warm and state.n_scored > 0
 
     def _process_point(self, point: Array, index: int) -> Result:
-        """Like `_process_block` for one point, usually without copying the state, which would take too long for one.
+        """Like `_process_block` for one point, but usually without a copy of the state, which would be slow.
 
-        No copy is needed to protect the state: `count_row` cannot be interrupted.
+        The copy protects the state from interruptions, and `count_row` cannot be interrupted.
         """
         state = self._next_state = self._state
         self._first_unrecorded = state.n_shown
@@ -928,9 +933,9 @@ class StreamDetector:
         return self._record(score, [], points)
 
     def _state_with(self, rows: StreamRows) -> tuple[StreamState, Array, StreamGaps]:
-        """Return the state including the rows, their points, and the gaps to store if the points are learned.
+        """Return a state that includes the rows, their points, and the gaps to store if the points are learned.
 
-        The rows are not counted yet.
+        The state does not count the rows yet.
         """
         state = self._state
         ring: Array = self.forest.sampler.ring  # type: ignore[attr-defined]  # a detector always has a window
@@ -964,12 +969,15 @@ class StreamDetector:
             steps = self._own_step(state)
         results, events = state.observe(scores, steps, explain)
         state.counts[N_SHOWN] = _n_shown(self.forest)
-        self._state, self._first_unrecorded, self._events = state, _NONE, (*self._events, *events)
+        self._state, self._first_unrecorded, self._events = state, _NO_POINT, (*self._events, *events)
         self._explainer.release(state.n_shown if state.incidents.rules.need_reasons else None)
         return results
 
     def _own_step(self, state: StreamState) -> list[Step]:
-        """Return a step after each eighth of a window of scored points, since the window itself may not advance."""
+        """Return a step if a further eighth of the window length has been scored; otherwise no step.
+
+        These steps replace those of the window, which does not advance when an anomaly is not learned.
+        """
         is_due = (state.n_scored + 1) % max(self._parameters["window"] // 8, 1) == 0
         return [Step(1, *self.forest.insertion_counts)] if is_due else []
 

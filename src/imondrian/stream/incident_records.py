@@ -6,18 +6,18 @@ from typing import Any
 from imondrian.alarms.incidents import AlarmReason, Incident
 from imondrian.models.explanations import Frequency, Reason
 
-CategoryText = Callable[[int, float], str]  # text of a category, given feature and code; "" if not known
+CategoryText = Callable[[int, float], str]  # returns the text of a category from its feature and code; "" if unknown
 
 
 def unknown_category(_feature: int, _code: float) -> str:
-    """Return "": the texts of categories are not known."""
+    """Return "" for every category: the texts are not known."""
     return ""
 
 
 def reasons_in_words(
     incident: Incident, names: list[str], category_text: CategoryText = unknown_category
 ) -> list[Reason]:
-    """Return the reasons for an incident with names and texts; `str` of a reason is a sentence about it.
+    """Return the reasons for an incident, with feature names and category texts; `str(reason)` is readable text.
 
     Examples
     --------

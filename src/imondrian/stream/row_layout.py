@@ -12,7 +12,7 @@ from imondrian.rows.missing_values import without_indicators
 
 
 class RowLayout(NamedTuple):
-    """The layout of a point: `size` rows, each with its features, followed by an indicator for some of them.
+    """The layout of a point: `size` rows, each with its features, followed by indicators for some of the features.
 
     With the preset "series", the rows of a point are the views of one row of the stream (`series_views.py`).
     """
@@ -21,7 +21,7 @@ class RowLayout(NamedTuple):
     categorical: tuple[int, ...]  # the categorical features
     indicators: tuple[int, ...]  # the features with an indicator of missing values
     size: int  # number of rows in a point
-    has_views: bool = False  # whether the rows are views of one row
+    has_views: bool = False  # whether the rows of a point are views of one row
 
     @classmethod
     def of(cls, parameters: dict[str, Any]) -> Self:
@@ -54,7 +54,7 @@ class RowLayout(NamedTuple):
 
     @property
     def categorical_values(self) -> list[int]:
-        """Which values of a point are categories: in each row, the categorical features and the indicators."""
+        """Indices of the values of a point that are categories: in each row, categorical features and indicators."""
         in_row = (*self.categorical, *range(self.n_features, self.width))
         return [i * self.width + j for i in range(self.size) for j in in_row]
 
@@ -68,9 +68,9 @@ class RowLayout(NamedTuple):
         return np.hstack([weights, np.ones((self.size, len(self.indicators)))]).ravel().tolist()
 
     def numbers_of_point(self, point: Array) -> Array:
-        """Return the last row of a point that is stored in the window, with 0 in place of the categories.
+        """Return the last row of a point of the window, with 0 in place of the categories.
 
-        A point of the window begins with the numbers of all its rows.
+        The window stores the numbers of all rows of a point first.
         """
         row, n_numbers = np.zeros(self.n_features), len(self.numeric)
         row[self.numeric] = point[n_numbers * (self.size - 1) : n_numbers * self.size]
@@ -88,5 +88,8 @@ class RowLayout(NamedTuple):
         return point.reshape(self.size, self.width)[:, : self.n_features].copy()
 
     def features_of_parts(self, parts: Array) -> Array:
-        """Return the parts of the values of one point with those of the indicators added to their features."""
+        """Return the part of each feature in a score, given the part of each value of the point.
+
+        The part of an indicator is added to that of its feature.
+        """
         return without_indicators(parts.reshape(self.size, self.width), list(self.indicators)).ravel()

@@ -27,7 +27,7 @@ def as_seconds(time: Any) -> float:
     Raises
     ------
     InvalidInputError
-        If it is none of these, or too far from 1970.
+        If the time is none of these, or too far from 1970.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def as_seconds(time: Any) -> float:
 
 
 def _seconds(time: Any) -> float:
-    """Return a time in seconds; raise ValueError if it is not one."""
+    """Return a time in seconds; raise ValueError if the argument is not a time."""
     if isinstance(time, str):
         time = datetime.fromisoformat(time.strip())
     if isinstance(time, datetime):
@@ -62,7 +62,7 @@ def _seconds(time: Any) -> float:
 
 
 def as_times(times: Any, n_rows: int) -> Array:
-    """Return the times of rows as `as_seconds` does; all NaN if `times` is None.
+    """Return the times of rows in seconds, each converted by `as_seconds`; all NaN if `times` is None.
 
     Raises
     ------
@@ -84,10 +84,10 @@ def _array_of(times: Any) -> Array:
     if isinstance(times, np.ma.MaskedArray):
         return np.where(np.ma.getmaskarray(times), np.nan, _array_of(times.data))
     if getattr(getattr(times, "dtype", None), "time_zone", None) is not None:
-        times = list(times)  # polars: as an array, the times would be in UTC, with other hours
+        times = list(times)  # polars would convert the times to UTC, which changes their hours
     try:
         array = np.asarray(times)
-    except ValueError:  # of different lengths
+    except ValueError:  # nested sequences of different lengths
         raise InvalidInputError(f"times must be a sequence of times, but is {times!r:.200}.") from None
     if array.dtype.kind == "M":
         return _of_datetimes(array)
@@ -99,7 +99,7 @@ def _array_of(times: Any) -> Array:
 
 
 def _of_datetimes(array: Array) -> Array:
-    """Return datetimes of NumPy in seconds; NaT becomes NaN. Units below nanoseconds are rounded down."""
+    """Return NumPy datetimes in seconds; NaT becomes NaN. Times in finer units are rounded down to nanoseconds."""
     if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as"):
         array = array.astype("datetime64[ns]")  # otherwise the difference below would overflow
     days = array.astype("datetime64[D]")

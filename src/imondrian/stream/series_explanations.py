@@ -1,4 +1,4 @@
-"""What makes a row of a time series unusual: its features, in which view, and what was expected instead."""
+"""The features that make a row of a time series unusual, each with its view and the values expected instead."""
 
 from itertools import permutations
 from typing import NamedTuple
@@ -14,11 +14,11 @@ class SeriesPart(NamedTuple):
     """The part of one feature in the score of a row. All numbers are values of the feature, not deviations."""
 
     feature: int
-    view: int  # the one with the largest part, among those in which the value is outside the expected range, if any
+    view: int  # the view with the largest part; views in which the value is outside the expected range come first
     share: float  # of the score
     value: float
-    is_high: bool  # whether the value is higher than expected in this view
-    median: float  # of what was expected
+    is_high: bool  # whether the value is above the median
+    median: float  # median of what was expected in this view
     low: float  # 5 % quantile of what was expected
     high: float  # 95 % quantile of what was expected
 
@@ -69,9 +69,9 @@ def _expected_deviations(forest: MondrianForest, point: Array, columns: Array) -
 
     For each column, the columns of the same feature in the other views are hidden.
     """
-    asked = np.tile(point, (*columns.shape, 1))
+    queries = np.tile(point, (*columns.shape, 1))
     for view, other in permutations(range(N_VIEWS), 2):
-        asked[view, np.arange(columns.shape[1]), columns[other]] = np.nan
-    expected = forest.expected_values(asked.reshape(-1, point.size), columns.reshape(-1, 1))
+        queries[view, np.arange(columns.shape[1]), columns[other]] = np.nan
+    expected = forest.expected_values(queries.reshape(-1, point.size), columns.reshape(-1, 1))
     median, low, high = (quantile.reshape(columns.shape) for quantile in (expected.median, expected.low, expected.high))
     return median, low, high

@@ -1,4 +1,4 @@
-"""The views of a time series that its forest sees: how far each value is from what is usual."""
+"""The two views of a time series: how far each value is from what is usual at this hour, and from the recent level."""
 
 import math
 from typing import Any, NamedTuple
@@ -42,8 +42,8 @@ class TimeCounts(NamedTuple):
 class ViewedRows(NamedTuple):
     """Rows of a series and what is usual for them."""
 
-    values: Array  # of shape (n_rows, n_features); NaN: the number is missing
-    usual: Array  # of shape (n_rows, 2, n_features), in both views; NaN if nothing was known
+    values: Array  # of shape (n_rows, n_features); NaN for a missing number
+    usual: Array  # of shape (n_rows, 2, n_features): the usual values in both views; NaN if nothing was known
 
 
 class Spread(NamedTuple):
@@ -54,17 +54,17 @@ class Spread(NamedTuple):
 
     @classmethod
     def of_points(cls, points: Array) -> "Spread":
-        """Return the spread of points of a forest; there must be at least one."""
+        """Return the spread of the points of a forest, of which there must be at least one."""
         low, high = np.quantile(points.reshape(len(points), N_VIEWS, -1), [0.05, 0.95], axis=0)
         return cls(low, high)
 
     def range_around(self, usual: Array) -> tuple[Array, Array]:
-        """Return the range of ordinary values, in the view in which it is narrower.
+        """Return the range of ordinary values of each feature, from the view in which this range is narrower.
 
         Parameters
         ----------
         usual : array of shape (..., 2, n_features)
-            What is usual in both views.
+            The usual values in both views.
 
         Returns
         -------
@@ -75,7 +75,7 @@ class Spread(NamedTuple):
 
 
 class SeriesViews:
-    """What is usual in a time series, and the deviations from it, which are the points of its forest.
+    """The usual values of a time series, and the deviations from them, which are the points of the forest.
 
     A point has two values for each feature: the deviation from what is usual at this hour of the day (the mean of about
     the latest 50 values in this hour), and from the recent level (the exponential mean with a half-life of 200 rows).
@@ -140,7 +140,7 @@ class SeriesViews:
         return sum(self.time_counts[:3])
 
     def points(self, rows: Array, times: Array | None) -> Array:
-        """Return the points of the next rows, and learn the rows; NaN is a missing number or an unknown time."""
+        """Return the points of the next rows, and learn the rows; NaN means a missing number or an unknown time."""
         times = np.full(len(rows), np.nan) if times is None else times
         usual = np.empty((len(rows), N_VIEWS, self.n_features))
         points = np.empty((len(rows), N_VIEWS * self.n_features))
@@ -150,19 +150,19 @@ class SeriesViews:
         return points
 
     def preview(self, rows: Array, times: Array | None) -> Array:
-        """Return the points of rows each of which might come next; nothing is learned."""
+        """Return the point of each row as if that row came next; nothing is learned."""
         times = np.full(len(rows), np.nan) if times is None else times
         return np.vstack([self.copy().points(rows[i : i + 1], times[i : i + 1]) for i in range(len(rows))])
 
     def without_values(self, before: "SeriesViews", times: Array | None) -> "SeriesViews":
-        """Return these views as if all values of the latest rows were missing; `before` are the views before them."""
+        """Return these views as if the latest rows had no values; `before` are the views before these rows."""
         other = before.copy()
         other.points(np.full_like(self.viewed.values, np.nan), times)
         other.viewed = self.viewed
         return other
 
     def usual_at(self, time: float) -> Array:
-        """Return what is usual for a row that comes next, at a time: one row per view; NaN if nothing is known."""
+        """Return the usual values of both views if the next row comes at this time; NaN if nothing is known."""
         other = self.copy()
         other.points(np.full((1, self.n_features), np.nan), np.array([time]))
         usual: Array = other.viewed.usual[0]
@@ -176,13 +176,13 @@ class SeriesViews:
         return {
             "hours": self._hours.ravel().tolist(),
             "level": self._level.ravel().tolist(),
-            "spread": self._mean_deviation.ravel().tolist(),  # its key in model files
+            "spread": self._mean_deviation.ravel().tolist(),  # model files use this name for the mean deviation
             "clock": [None if math.isnan(value) else value for value in self._clock.tolist()],
             "counts": self._counts.tolist(),
         }
 
     def restore(self, notes: dict[str, Any]) -> None:
-        """Restore what `notes` returned.
+        """Restore the state that `notes` returned.
 
         Raises
         ------
@@ -215,13 +215,13 @@ class SeriesViews:
 
 
 def deviations(row: Array, usual: Array) -> Array:
-    """Return the point of a row, from what is usual in both views: the same bits as `SeriesViews.points` returns."""
+    """Return the point of a row, given the usual values in both views; bit for bit as `SeriesViews.points` does."""
     point = np.empty(usual.size)
     write_deviations(row, usual, point)
     return point
 
 
-_ARRAYS = ("_hours", "_level", "_mean_deviation", "_clock", "_counts")  # of the state
+_ARRAYS = ("_hours", "_level", "_mean_deviation", "_clock", "_counts")  # the attributes that hold the state
 _MAX_LEVEL_COUNT = 1.0 / (1.0 - 0.5 ** (1.0 / HALF_LIFE))
 
 

@@ -66,7 +66,7 @@ class Shingle:
         return {"shingle": self.last.ravel().tolist()}
 
     def restore(self, notes: dict[str, Any]) -> None:
-        """Restore what the `notes` of another shingle returned.
+        """Restore the state that `notes` of another shingle returned.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Shingle:
         self.last = last
 
     def preview(self, rows: Array, _times: Array | None = None) -> Array:
-        """Return the points of rows each of which might come next, without storing them.
+        """Return the point of each row as if that row came next, without storing it.
 
         There are none while `n_rows_needed` is above 0.
         """

@@ -18,9 +18,9 @@ _STEPS_PER_WINDOW = 8
 
 
 def n_mark_entries(window: int) -> int:
-    """Return the size of the ring of marks, which record the points with gaps (see `StreamGaps`).
+    """Return the number of entries for marks, which record the points with gaps (see `StreamGaps`).
 
-    There are `window` entries in use, and those that the next block may write.
+    At most `window` entries are in use. The others are for the marks of the next block.
     """
     return window + min(window, ROWS_PER_BLOCK)
 
@@ -31,8 +31,8 @@ class StreamGaps:
     The medians are computed from the window, without replaced values, at the first gap, and again at the first gap
     after a further eighth of the window has arrived (until the window is full: after the number of points has grown by
     an eighth). Before a feature has a value, its gaps are filled with 0. Every change returns a new object, so that an
-    interruption leaves either the old or the new one. They share the arrays of marks, which are therefore not copied
-    for each row: `marked` writes only to entries that the old object does not read.
+    interruption leaves either the old or the new one. The old and the new object share the arrays of marks, to avoid a
+    copy for each row: `marked` writes only to entries that the old object does not read.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class StreamGaps:
         self._medians = np.full(0 if rule in ("raise", "keep") else layout.n_features, UNKNOWN_MEDIAN)
         self._expires = 0  # number of points shown after which the medians are computed again
         # Marks: one entry for each point with gaps, in order: the number of the point, and which features were missing.
-        # Entry i is at i % n_entries. The last `window` of `n_marked` entries count; the next may be written any time.
+        # Mark i is stored in entry i % n_entries. Only the last `window` of the `n_marked` marks are read.
         n_entries = n_mark_entries(window) if rule in ("median", "indicator") else 0
         self._n_marked = 0
         self._point_numbers = np.zeros(n_entries, np.int64)
@@ -69,7 +69,7 @@ class StreamGaps:
 
     @property
     def medians(self) -> Array:
-        """For each feature, the number that replaces a missing one, unless that of the previous row is repeated."""
+        """For each feature, the number that replaces a missing one, unless the previous value is repeated."""
         return self._medians
 
     @property
@@ -78,7 +78,7 @@ class StreamGaps:
         return self._medians.nbytes + self._point_numbers.nbytes + self._masks.nbytes
 
     def n_rows_with_same_medians(self, rows: Array, n_shown: int) -> int:
-        """Return how many of the next rows are filled with the same medians; all, unless a later gap needs new ones."""
+        """Return how many of the next rows, from the first on, are filled with the same medians."""
         if not self._point_numbers.size:
             return len(rows)
         with_gaps = np.flatnonzero(np.isnan(rows).any(axis=1))
@@ -102,7 +102,7 @@ class StreamGaps:
         return other
 
     def filled(self, rows: Array, last: Array | None) -> Array:
-        """Return rows without gaps, and with indicators; `last` is the row before them, None if there is none."""
+        """Return rows without gaps, and with indicators; `last` is the row before them, or None."""
         if self._keeps:
             return rows
         if self._repeats:
@@ -110,13 +110,13 @@ class StreamGaps:
         return without_gaps(rows, self._medians, list(self._layout.indicators))
 
     def filled_separately(self, rows: Array, last: Array | None) -> Array:
-        """Like `filled` for rows each of which might come next, so that "previous" never repeats one of them."""
+        """Like `filled`, but each row is filled as if it came next: "previous" never repeats a value of these rows."""
         if self._repeats:
             return without_gaps(rows, self._medians if last is None else last, [])
         return self.filled(rows, last)
 
     def counted(self, rows: Array) -> "StreamGaps":
-        """Return these gaps after counting those of the rows."""
+        """Return a copy that has also counted the gaps of the rows."""
         is_gap = np.isnan(rows)
         if not is_gap.any():
             return self
@@ -125,7 +125,7 @@ class StreamGaps:
         return other
 
     def marked(self, rows: Array, n_shown: int) -> "StreamGaps":
-        """Return these gaps after marking those of the rows, which become the points from number n_shown on.
+        """Return a copy that has also marked the gaps of the rows, which become the points n_shown, n_shown + 1, ...
 
         There may be at most ROWS_PER_BLOCK rows. This object does not change, and may mark other rows instead.
         """
@@ -134,7 +134,7 @@ class StreamGaps:
         return self._with_marks(n_shown + with_gaps, is_gap[with_gaps])
 
     def restarted(self) -> "StreamGaps":
-        """Return these gaps for a window with other points, none of which has a replaced value.
+        """Return a copy for a window with other points, none of which has a replaced value.
 
         The medians are computed again at the next gap.
         """
@@ -178,7 +178,7 @@ class StreamGaps:
         return max(min(n_shown, self._window) // _STEPS_PER_WINDOW, 1)
 
     def _with_marks(self, numbers: Array, masks: Array) -> "StreamGaps":
-        """Return these gaps with more entries: points of these numbers, with gaps where the masks are True."""
+        """Return a copy with further marks: points with these numbers, which have gaps where the masks are True."""
         if not numbers.size:
             return self
         other, entries = shallow_copy(self), np.arange(self._n_marked, self._n_marked + numbers.size)
@@ -188,7 +188,7 @@ class StreamGaps:
         return other
 
     def _is_replaced(self, n_shown: int) -> Array:
-        """Return a table of the ring that is True for values that are replacements."""
+        """Return a boolean table with one line per point of the ring: True for values that replaced missing ones."""
         table = np.zeros((self._window, self._layout.n_features), np.bool_)
         entries = np.arange(max(self._n_marked - self._window, 0), self._n_marked) % self._point_numbers.size
         entries = entries[self._point_numbers[entries] >= n_shown - self._window]
@@ -196,7 +196,7 @@ class StreamGaps:
         return table
 
     def _medians_of(self, ring: Array, n_shown: int) -> Array:
-        """Return the median of the window's values that are not replacements, or the old median, for each feature."""
+        """Return the median of each feature in the window, without replaced values; the old one if no value is left."""
         medians, numeric, is_replaced = self._medians.copy(), self._layout.numeric, self._is_replaced(n_shown)
         first = len(numeric) * (self._layout.size - 1)  # the last row of a point
         for k, j in enumerate(numeric):
@@ -217,12 +217,12 @@ def _repeated(rows: Array, last: Array) -> Array:
 
 
 def _packed(table: Array) -> str:
-    """Return a table of booleans as text, eight to a byte, in base64; empty text if none is True."""
+    """Return booleans, packed eight to a byte, as base64 text; "" if none is True."""
     return base64.b64encode(np.packbits(table).tobytes()).decode() if table.any() else ""
 
 
 def _unpacked(text: str, shape: tuple[int, int]) -> Array:
-    """Return what `_packed` has packed; raise ValueError if the text does not fit the shape."""
+    """Return the table that `_packed` packed; raise ValueError if the text does not fit the shape."""
     n_bits = shape[0] * shape[1]
     content = base64.b64decode(text, validate=True)
     if len(content) not in (0, -(-n_bits // 8)):

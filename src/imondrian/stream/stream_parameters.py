@@ -77,9 +77,9 @@ def _check_series(shingle: int, categorical: list[Any], missing: str) -> None:
 
 
 def check_rules_for_numbers(rules: IncidentRules, parameters: dict[str, Any], names: Sequence[Any] | None) -> None:
-    """Raise InvalidInputError if a rule is for a category; `names` are those of the features, None if unknown.
+    """Raise InvalidInputError if a rule is for a categorical feature, which has neither a side nor a distance.
 
-    A category has neither a side nor a distance.
+    `names` are the names of the features, or None if they are not known.
     """
     indices = RowLayout.of(parameters).categorical
     categories = parameters["categorical"] if names is None else [names[j] for j in indices]
@@ -91,7 +91,7 @@ def check_rules_for_numbers(rules: IncidentRules, parameters: dict[str, Any], na
 
 
 def check_rules_match(rules: IncidentRules, n_features: int, names: Sequence[Any] | None) -> None:
-    """Raise InvalidInputError if a rule is for a feature that rows lack; `names` is None if the rows have no names."""
+    """Raise InvalidInputError if a rule is for a feature that the rows lack; `names` is None if rows have no names."""
     for rule, feature in _features_in(rules):
         is_index = not isinstance(feature, str) and feature < n_features
         if not is_index and feature not in (names or ()):
@@ -103,7 +103,7 @@ def check_rules_match(rules: IncidentRules, n_features: int, names: Sequence[Any
 
 
 def _features_in(rules: IncidentRules) -> Iterator[tuple[str, Any]]:
-    """Return the features for which there are rules, each with the name of the rule."""
+    """Yield the name of a rule and a feature, for each feature that the rules mention."""
     for rule in ("side", "ignore_within"):
         yield from ((rule, feature) for feature in getattr(rules, rule))
 
@@ -111,8 +111,8 @@ def _features_in(rules: IncidentRules) -> Iterator[tuple[str, Any]]:
 def restored_parameters(notes: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a model file under their current names, with defaults for those that older files lack.
 
-    Before there were categories, rows with missing numbers were refused. Before surprise was introduced, a threshold
-    below 0.5 was a share of the latest points, and "auto" was 0.5.
+    Versions without categories refused rows with missing numbers. In versions without surprise, a threshold below 0.5
+    was a share of the latest points, and "auto" was 0.5.
     """
     parameters = {"categorical": [], "missing": "raise", "rules": {}} | renamed_parameters(notes["parameters"])
     return (
@@ -121,7 +121,7 @@ def restored_parameters(notes: dict[str, Any]) -> dict[str, Any]:
 
 
 def current_threshold(threshold: Any) -> Any:
-    """Return how a threshold of a version without surprise is written now."""
+    """Return a threshold from a version without surprise in the current notation."""
     if threshold == AUTO:
         return 0.5
     return Rule(SHARE, threshold).text if isinstance(threshold, float) and threshold < 0.5 else threshold
@@ -130,7 +130,8 @@ def current_threshold(threshold: Any) -> Any:
 def renamed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return stored parameters under their current names.
 
-    Older files call `n_trees` `n_estimators`, and `kind` `score`; the first ones had neither score nor scale.
+    In older files, `n_trees` is called `n_estimators`, and `kind` is called `score`. The oldest files have neither a
+    score nor a scale.
     """
     renamed = {_FORMER_NAMES.get(name, name): value for name, value in dict(parameters).items()}
     return {"kind": FROM_PRESET, "scale": FROM_PRESET} | renamed

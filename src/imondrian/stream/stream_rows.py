@@ -12,7 +12,7 @@ class StreamRows(NamedTuple):
 
     values: Array  # of shape (n_rows, n_features)
     times: Array | None  # in seconds, NaN if not known; None: the detector does not use times
-    names: list[Any] | None  # of the features
+    names: list[Any] | None  # names of the features
 
     def part(self, first: int, end: int) -> "StreamRows":
         """Return the rows from `first` up to, but not including, `end`."""
@@ -20,7 +20,7 @@ class StreamRows(NamedTuple):
         return self._replace(values=self.values[first:end], times=times)
 
     def usable_runs(self, is_usable: Array) -> Iterator["tuple[StreamRows | None, int]"]:
-        """Yield the runs of usable and of unusable rows: the rows, or None, and their number.
+        """Yield each run of usable or unusable rows: the rows (None if they are unusable) and their number.
 
         `self.values` must hold the usable rows only, `self.times` the times of all rows.
         """

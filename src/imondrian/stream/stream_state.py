@@ -55,7 +55,7 @@ class StreamState:
     Attributes
     ----------
     builder : Shingle or SeriesViews
-        What turns rows into points of the forest.
+        Turns rows into points of the forest.
     counts : int64 array
         Numbers of rows seen, rows skipped, points scored, drifts reported, and points shown to the forest.
     """
@@ -85,7 +85,7 @@ class StreamState:
         return other
 
     def with_rows(self, rows: StreamRows, gaps: StreamGaps) -> "tuple[StreamState, Array]":
-        """Return two things: a state whose builder knows the rows, not counted yet; and the points that they complete.
+        """Return a state whose builder has processed the rows, without counting them, and the points they complete.
 
         Missing numbers in the rows have already been replaced, and are recorded in `gaps`.
         """
@@ -130,7 +130,7 @@ class StreamState:
 
     @property
     def n_until_next_phase(self) -> int:
-        """Number of points until the current half of the warm-up ends; the same rules apply to all of them."""
+        """Number of points until the current half of the warm-up ends; MAX_COUNT after the warm-up."""
         distances = (end - self.n_scored for end in (self._warm_up // 2, self._warm_up))
         return min((n for n in distances if n > 0), default=MAX_COUNT)
 
@@ -181,9 +181,9 @@ class StreamState:
         return rule.value if rule.name == SURPRISE else _DEFAULT_LEVEL
 
     def count_row(self, score: float) -> float:
-        """Count the score of one row that the forest was shown and after which the window takes no step.
+        """Count the score of one row that the forest was shown, and return its surprise.
 
-        Return its surprise. The row must not be an alarm, nor end a run of alarms.
+        The row must neither be an alarm nor end a run of alarms, and the window must not take a step after it.
         """
         threshold = self.threshold
         surprise: float = call_without_dispatch(
@@ -212,7 +212,7 @@ class StreamState:
         }
 
     def restore(self, notes: dict[str, Any], n_shown: int) -> None:
-        """Restore what `notes` returned, for a forest that was shown n_shown points.
+        """Restore the state that `notes` returned, for a forest that was shown n_shown points.
 
         The drift monitor may have counted more insertions than the forest, if the forest was built again.
 
@@ -224,7 +224,7 @@ class StreamState:
         if notes["names"] is not None:
             self.names = RowConverter(self.gaps.n_features).checked_names(notes["names"])
         self.builder.restore(notes)
-        if "gaps" in notes:  # older files do not have them
+        if "gaps" in notes:  # older files have no gaps
             self.gaps = self.gaps.restored(notes["gaps"], n_shown)
         self.threshold.restore(notes["threshold"])
         self.monitor.restore(notes["monitor"])
@@ -233,7 +233,7 @@ class StreamState:
         self.drifts = tuple(restored_drift(*values) for values in notes["drifts"])
         counts = [as_count(count, "a count", 0, MAX_COUNT) for count in notes["counts"]]
         self.counts[:] = [*counts, n_shown]
-        if "incidents" in notes:  # older files do not have them
+        if "incidents" in notes:  # older files have no incidents
             self.incidents.restore(notes["incidents"], self.n_seen, self.gaps.n_features, self.builder.size)
         self._check_counts()
 
@@ -249,7 +249,7 @@ class StreamState:
             raise ValueError(f"row {last} is mentioned, but only {self.n_seen} have been seen.")
 
     def _update_monitor(self, scores: Array, steps: list[Step]) -> None:
-        """Pass the scores to the drift monitor; its blocks are the rows between two steps of a full window."""
+        """Pass the scores to the drift monitor, whose blocks are the rows between two steps of a full window."""
         first = 0
         for step in steps:
             self.monitor.count(scores[first : step.n_rows])
