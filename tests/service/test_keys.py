@@ -684,7 +684,7 @@ def test_a_damaged_file_in_a_backup_sets_only_its_detector_aside(tmp_path, sql, 
     for folder in ("restored", "copy"):
         registry = Registry(tmp_path / folder)
         with pytest.raises(
-            NotRecoveredError, match=r"file with its keys in the backup is damaged: piece [01] cannot be"
+            NotRecoveredError, match=r"file with its keys is damaged in the backup: piece [01] cannot be"
         ):
             registry.get("hosts")
         assert learn(registry.get("others"), ["web-1"], np.zeros((1, 2)))[0]["index"] > 0

@@ -15,7 +15,7 @@ class MemoryBudget:
     Parameters
     ----------
     max_bytes : int
-        The sum of all reservations never exceeds this number, except by what `add` counts.
+        Limit on the sum of all reservations; only bytes counted by `add` may exceed it.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -83,7 +83,7 @@ class ConcurrencyLimit:
     n_slots : int
         How many requests may hold a slot at the same time.
     max_waiting : int
-        How many requests may wait for one.
+        How many requests may wait for a slot.
     """
 
     def __init__(self, n_slots: int, max_waiting: int) -> None:

@@ -15,9 +15,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from imondrian.base.errors import ImondrianError, InvalidInputError
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0  # seconds before a request is repeated; doubled after each failure
 _KEYS_PER_PAGE = 1_000
-_RETRY = (429, 502, 503, 504)  # busy or restarting, or a proxy cannot reach the service
+_RETRY = (429, 502, 503, 504)  # statuses: the service is busy or restarting, or a proxy cannot reach it
 _HEARTBEAT_TIMEOUT = 60.0  # seconds; the service sends something every 15 s
 _BACKUP_TIMEOUT = 600.0  # seconds; the service copies its data before it sends the first byte
 _JSON, _MODEL = "application/json", "application/octet-stream"
@@ -29,7 +29,7 @@ class ServiceError(ImondrianError):
     Attributes
     ----------
     status : int or None
-        The HTTP status of the response; None if there was none.
+        The HTTP status of the response, or None if there was no response.
     """
 
     def __init__(self, status: int | None, detail: str) -> None:
@@ -68,9 +68,9 @@ class _Reply(NamedTuple):
 class Client:
     """A connection to a service, for use in one thread; also a context manager.
 
-    While the service is busy, unreachable or restarting, a request is repeated until `timeout` has passed; only that of
-    `backup` is sent once, and may take longer. Requests that learn, forget, restore or change settings have a unique
-    id: the service applies them once, however often they are sent.
+    While the service is busy, unreachable or restarting, a request is repeated until `timeout` has passed. Only the
+    request of `backup` is never repeated, and may take longer. Requests that learn, forget, restore or change settings
+    have a unique id, so the service applies each of them only once, however often it is sent.
 
     Parameters
     ----------
@@ -118,7 +118,8 @@ class Client:
         features : iterable of str
             The names of the features.
         **settings
-            Settings of the detector, named like the arguments of `StreamDetector`; `categorical` lists names.
+            Settings of the detector, named like the arguments of `StreamDetector`; `categorical` is a list of feature
+            names.
         """
         return self._json("PUT", _path(name), {"features": list(features), **settings})
 
@@ -131,7 +132,7 @@ class Client:
         return self._request("GET", _path(name)).value()
 
     def change(self, name: str, **settings: Any) -> dict[str, Any]:
-        """Change settings of a detector; all that it has learned remains.
+        """Change settings of a detector, which keeps everything that it has learned.
 
         Parameters
         ----------
@@ -162,9 +163,9 @@ class Client:
             The detector.
         points : array-like, DataFrame or list of dict
             The rows; the columns of a DataFrame and the keys of dictionaries are matched by feature name. None, NaN and
-            the missing values of pandas are missing. A column or key `time` (or the one that the setting `time`
-            names) is the time of the point: text in ISO 8601, or a `datetime`; with the preset "series" also seconds
-            since 1970.
+            the missing values of pandas count as missing. A column or key `time` (or the name in the setting `time`) is
+            the time of the point: text in ISO 8601 or a `datetime`, and with the preset "series" also seconds since
+            1970.
 
         Returns
         -------
@@ -174,7 +175,7 @@ class Client:
         return self._json("POST", _path(name, "points"), {"points": _rows(points)}, uuid.uuid4().hex)["results"]
 
     def forget(self, name: str, points: Any) -> int:
-        """Forget points of the window, and return their number."""
+        """Forget points of the window, and return how many were forgotten."""
         return self._json("DELETE", _path(name, "points"), {"points": _rows(points)}, uuid.uuid4().hex)["n_points"]
 
     def score(self, name: str, points: Any) -> list[float]:
@@ -182,7 +183,7 @@ class Client:
         return self._json("POST", _path(name, "scores"), {"points": _rows(points)})["anomaly_score"]
 
     def explain(self, name: str, points: Any) -> list[dict[str, Any]]:
-        """Return the scores of points divided among the features, without learning them."""
+        """Return the score of each point divided among the features, without learning the points."""
         return self._json("POST", _path(name, "explanations"), {"points": _rows(points)})["explanations"]
 
     # -- keys ---------------------------------------------------------------------------------------------------
@@ -207,19 +208,22 @@ class Client:
             after = page["next"]
 
     def forget_key(self, name: str, key: str | int) -> int:
-        """Forget a key and its detector, but not what the common forest has learned; return how many rows it had."""
+        """Forget a key and its detector, and return how many rows the key had.
+
+        The forest common to all keys keeps what it has learned from these rows.
+        """
         path = _path(name, "keys", quote(str(key), safe=""))
         return self._request("DELETE", path, request_id=uuid.uuid4().hex).value()["n_points"]
 
     def history(self, name: str, key: str | int | None = None) -> dict[str, Any]:
-        """Return the latest rows of a detector, or of one of its keys, by column, such as index, time and values."""
+        """Return the latest rows of a detector, or of one of its keys, as columns such as index, time and values."""
         query = "" if key is None else f"?{urlencode({'key': key})}"
         return self._request("GET", f"{_path(name, 'history')}{query}").value()
 
     # -- incidents ----------------------------------------------------------------------------------------------
 
     def incidents(self, name: str | None = None, *, limit: int = 100, only_open: bool = False) -> list[dict[str, Any]]:
-        """Return the latest incidents of a detector, or by default of all detectors: open ones first, then the latest.
+        """Return the latest incidents of a detector, or by default of all: open ones first, then by time, latest first.
 
         Parameters
         ----------
@@ -237,15 +241,15 @@ class Client:
     def events(self, after: int | None = None, *, follow: bool = True) -> Iterator[dict[str, Any]]:
         """Yield an event whenever an incident opens or closes.
 
-        The iterator has its own connection, and connects again if that is lost; events in the meantime are not missed
-        while they are among the latest 10,000.
+        The iterator has its own connection, and reconnects if the connection is lost. It then also yields the events
+        that it has missed, if they are among the latest 10,000.
 
         Parameters
         ----------
         after : int, optional
-            The `id` of an event: begin with the one after it. By default, only new events.
+            The `id` of an event; the iterator begins with the next event. By default, it yields only new events.
         follow : bool, default=True
-            Whether to wait for more events. If not, the iterator ends with the latest one.
+            Whether to wait for more events. If False, the iterator ends after the latest event.
         """
         deadline, wait = time.monotonic() + self._timeout, _FIRST_WAIT
         while True:
@@ -267,7 +271,7 @@ class Client:
             wait = min(2.0 * wait, _LONGEST_WAIT)
 
     def _listen(self, after: int | None, *, follow: bool) -> Iterator[tuple[int | None, bytes | None]]:
-        """Yield id and data of each block of one connection; None for what it lacks (a heartbeat lacks both)."""
+        """Yield the id and the data of each block of a connection; each is None if missing. A heartbeat has neither."""
         connection = self._connection_type(self._netloc, timeout=max(self._timeout, _HEARTBEAT_TIMEOUT))
         headers = self._headers | ({} if after is None else {"Last-Event-ID": str(after)})
         try:
@@ -279,7 +283,7 @@ class Client:
             while line := response.readline():
                 name, _, value = line.rstrip(b"\n").partition(b": ")
                 fields[name] = value
-                if line == b"\n":  # the end of a block: one that is cut off is not used
+                if line == b"\n":  # an empty line ends a block; a block that is cut off is not used
                     id_ = fields.get(b"id")
                     yield None if id_ is None else int(id_), fields.get(b"data")
                     fields = {}
@@ -310,9 +314,9 @@ class Client:
     def backup(self, path: str | os.PathLike[str]) -> Backup:
         """Write a copy of everything that the service stores to a file, while the service runs.
 
-        To restore it, put it into an empty folder as `imondrian.db`, and start a service with that folder. Only the
-        owner of the file can read it. The file is complete at any time: it is written under a temporary name, checked,
-        and renamed.
+        To restore the copy, put it into an empty folder as `imondrian.db`, and start a service with that folder. Only
+        the owner of the file can read it. The file is never incomplete: it is written under a temporary name, checked,
+        and then renamed.
 
         Parameters
         ----------
@@ -426,7 +430,7 @@ def _path(name: str, *parts: str) -> str:
 
 
 def _rows(points: Any) -> list[Any]:
-    """Return rows that `json` can write; rows of a DataFrame (pandas, polars) become dictionaries by column."""
+    """Return a list of rows; each row of a DataFrame (pandas or polars) becomes a dictionary by column name."""
     if hasattr(points, "to_dicts"):
         return points.to_dicts()
     if hasattr(points, "to_dict") and hasattr(points, "columns"):
@@ -435,7 +439,7 @@ def _rows(points: Any) -> list[Any]:
 
 
 def _encoded(body: Any) -> bytes:
-    """Return JSON with null for all that is missing; raise ValueError or TypeError if it cannot be written."""
+    """Return a body as JSON, with null for missing values; raise ValueError or TypeError if JSON cannot express it."""
     try:
         return json.dumps(body, default=_plain, allow_nan=False).encode()
     except ValueError:  # it contains NaN
@@ -448,7 +452,7 @@ def _number_or_none(constant: str) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return arrays and numbers of numpy, times and missing values of pandas as objects that `json` can write."""
+    """Return a numpy array or number, a time, or a missing value of pandas as an object that `json` can write."""
     if type(value).__name__ in {"NAType", "NaTType"}:
         return None
     if hasattr(value, "tolist"):

@@ -68,14 +68,14 @@ _STATUS = {
     UnavailableError: 503,
     NotRecoveredError: 503,
     CapacityError: 503,
-    StoreError: 503,  # of a fleet whose detector was removed, or that is shutting down
+    StoreError: 503,  # a fleet was closed, because its detector was removed or the service is shutting down
     StorageError: 507,
 }
 _RETRYABLE = {429, 503}
 
 
 async def error_response(_request: Request, error: Exception) -> Response:
-    """Return the response to an error of this package."""
+    """Return the response to an ImondrianError."""
     code = next((code for error_type, code in _STATUS.items() if isinstance(error, error_type)), 400)
     return JSONResponse({"detail": str(error)}, code, {"Retry-After": "1"} if code in _RETRYABLE else {})
 

@@ -5,11 +5,11 @@ from typing import NamedTuple
 KIB, MIB = 2**10, 2**20
 N_EVENTS_KEPT = 10_000  # openings and closings of incidents; the oldest are deleted, even if not delivered
 PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
-KEY_BYTES = 1024  # memory counted for each key of a detector, including keys on disk: its name and latest figures
-PER_SCORED_ROW = 640  # memory reserved per point that is learned: its result, as objects and as JSON
+KEY_BYTES = 1024  # memory counted for the name and the latest figures of each key of a detector, even if it is on disk
+PER_SCORED_ROW = 640  # bytes of memory reserved for the result of each learned point, as objects and as JSON
 # file descriptors of a detector with a key: its file (opened twice), the file of keys on disk, an SQLite journal
 DESCRIPTORS_PER_KEY_FILE = 4
-COPIES_OF_POINTS = 3  # of the values to learn that are in memory at the same time
+COPIES_OF_POINTS = 3  # so many copies of the points to learn are in memory at the same time
 
 
 class Limits(NamedTuple):
@@ -18,7 +18,7 @@ class Limits(NamedTuple):
     body_bytes: int = 32 * MIB  # of a body with points
     model_bytes: int = 256 * MIB
     configuration_bytes: int = MIB
-    unused_body_bytes: int = 16 * KIB  # of a body that is not needed, for which no memory is reserved
+    unused_body_bytes: int = 16 * KIB  # of a body that is ignored; no memory is reserved for it
     points_per_request: int = 100_000
     explained_points: int = 1_000  # per request
     explained_values: int = 100_000
@@ -27,10 +27,10 @@ class Limits(NamedTuple):
     category_length: int = 256
     features: int = 1_000
     detectors: int = 1_000  # each has a thread; usually `total_bytes` is the limit that matters
-    keyed_detectors: int = 1_000  # that are open; fewer if the limit on file descriptors is too low
+    keyed_detectors: int = 1_000  # open detectors with a key; fewer if the limit on file descriptors is too low
     keys: int = 200_000  # of a detector
     moved_bytes: int = 16 * 1024 * MIB  # of keys, between memory and disk, while a request is applied
-    keys_per_read: int = 1_000  # whose points a request scores or explains without learning
+    keys_per_read: int = 1_000  # keys in a request that scores or explains points without learning them
     window: int = 100_000
     trees: int = 1_000
     detector_bytes: int = 900 * MIB  # SQLite stores at most a gigabyte in one value
@@ -58,11 +58,11 @@ class ConnectionLimits(NamedTuple):
     url_bytes: int = 16 * KIB
     head_bytes: int = 32 * KIB  # of the request line and all headers
     headers: int = 100
-    chunks: int = 10_000  # of a chunked body, plus one for every `chunk_bytes` bytes
+    chunks: int = 10_000  # of a chunked body, plus one chunk for every `chunk_bytes` bytes of the body
     chunk_bytes: int = 64
     pipelined: int = 8  # requests queued behind an unanswered one on the same connection
     first_seconds: float = 15.0  # until the first request of a connection begins
-    idle_seconds: float = 60.0  # until the next one begins
+    idle_seconds: float = 60.0  # until the next request of a connection begins
     head_seconds: float = 10.0  # from the first byte of a head to its last
     body_seconds: float = 30.0  # without receiving a byte of a body
     body_rate: int = 16 * KIB  # average bytes per second required of a body after its first `body_seconds`
@@ -73,12 +73,12 @@ class ConnectionLimits(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How much is stored for each detector, and how often it is saved as a snapshot."""
+    """How much is stored for each detector, how often snapshots are saved, and the times of background work."""
 
     points_between_snapshots: int = 50_000
     seconds_between_snapshots: float = 10.0  # of applying requests; a replay takes about as long
     bytes_between_snapshots: int = 64 * MIB
-    requests_between_snapshots: int = 5_000  # that learn no points
+    requests_between_snapshots: int = 5_000  # requests that learn no points
     replies: int = 10_000  # to requests with an id
     reply_bytes: int = 64 * MIB
     history: int = 2_000  # rows for the page, in memory

@@ -1,4 +1,7 @@
-"""Start of the service: token, listening socket, signals, limit on file descriptors, filter for repeated log lines."""
+"""Start the service: read the token, open the listening socket, handle signals, and suppress repeated log lines.
+
+The limit on file descriptors is raised first, if that is possible and necessary.
+"""
 
 import gc
 import logging
@@ -35,7 +38,7 @@ _MIN_TOKEN_LENGTH = 16
 _OWN_DESCRIPTORS = 64  # of the process itself: files, the event loop, the listening socket
 _MIN_CONNECTIONS = 16
 _N_LINES = 1_000  # log lines that the filter remembers
-_LINE_LENGTH = 1_000  # log lines are compared by this many characters
+_LINE_LENGTH = 1_000  # only this many characters of log lines are compared
 
 
 def serve(
@@ -147,7 +150,8 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=backlog)
     except OSError as error:
         raise InvalidInputError(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a response is written in two pieces
+    # a response is written in two pieces, and the second must not wait for an acknowledgement of the first
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
@@ -172,7 +176,7 @@ def _run(
     listener: socket.socket,
     limits: ConnectionLimits,
 ) -> None:
-    """Serve until a signal arrives; the detectors are recovered while requests already get a response."""
+    """Serve until a signal arrives; while the detectors are being recovered, every request gets 503."""
     lines, progress = list[str](), _Progress()
 
     def make() -> ASGIApp:
@@ -236,9 +240,9 @@ def fit_descriptor_limit(connections: ConnectionLimits, detectors: Limits) -> tu
     """Raise the limit on file descriptors as far as needed and allowed; return limits that fit into it.
 
     Some descriptors are kept spare: connections that are accepted together stay open for a few iterations of the event
-    loop before those above the limit are closed. If the remaining descriptors do not suffice, connections get as many
-    as they need, but at most half of them, and detectors with a key get the rest, so that neither can use up the
-    descriptors of the other.
+    loop before those above the limit are closed. If the remaining descriptors do not suffice, connections get at most
+    half of the remaining ones, and detectors with a key get the rest, so that neither can use up the descriptors of the
+    other.
     """
     if sys.platform == "win32":
         return connections, detectors
@@ -268,11 +272,12 @@ class RepeatFilter(logging.Filter):
     def __init__(self, seconds: float = 60.0) -> None:
         super().__init__()
         self._seconds, self._lock = seconds, threading.Lock()
-        self._lines: dict[tuple[str, ...], tuple[float, int]] = {}  # time of writing, and repeats suppressed since
+        # by line: when it was last written, and how many repeats were suppressed since then
+        self._lines: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True if a line should be written."""
-        line, now = _key_of(record), time.monotonic()  # the time of the record may be set back
+        line, now = _key_of(record), time.monotonic()  # the clock of the record may be set back
         with self._lock:
             written, n_suppressed = self._lines.get(line, (None, 0))
             if written is not None and now - written < self._seconds:

@@ -19,7 +19,7 @@ _SECONDS = 3.0  # between two reports of progress
 
 
 class StartingApp:
-    """An application that refuses requests while the real one is made in a thread, and then passes them on to it.
+    """An application that refuses requests while a thread makes the real application, then passes requests on to it.
 
     Parameters
     ----------
@@ -28,7 +28,8 @@ class StartingApp:
     on_wait : callable
         Called in the event loop every few seconds until the application is made.
     on_ready, on_failure : callable
-        Called in the event loop once the application receives requests, or if it could not be made.
+        Called in the event loop: `on_ready` when the application begins to receive requests, `on_failure` if it could
+        not be made.
 
     Attributes
     ----------
@@ -57,7 +58,7 @@ class StartingApp:
             await self._refusal(scope["path"])(scope, receive, send)
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make the application and run it until the shutdown; one that is not complete by then is abandoned."""
+        """Make the application and run it until the shutdown; if it is not ready by then, abandon it."""
         await receive()
         await send({"type": "lifespan.startup.complete"})
         shutdown: asyncio.Future[Any] = asyncio.ensure_future(receive())
@@ -71,7 +72,7 @@ class StartingApp:
             if made.done():
                 await self._run_lifespan(made.result(), scope, shutdown)
         except Exception as error:
-            if self._app is not None:  # it was running
+            if self._app is not None:  # the application was already running
                 raise
             self.error = error
             self._on_failure()
@@ -79,7 +80,7 @@ class StartingApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _run_lifespan(self, app: ASGIApp, scope: Scope, shutdown: asyncio.Future[Any]) -> None:
-        """Run the lifespan of the application; from its startup on it receives all requests."""
+        """Run the lifespan of the application, which receives all requests once its startup is complete."""
         is_started = False
 
         async def receive() -> Message:
@@ -100,7 +101,7 @@ class StartingApp:
         headers = {"Retry-After": "1"} | {name.decode(): value.decode() for name, value in HEADERS}
         if path == "/health":
             return JSONResponse({"status": "starting", "problems": []}, 503, headers)
-        if path == "/":  # with the header Refresh a browser tries again every second
+        if path == "/":  # because of the header Refresh, a browser tries again every second
             return PlainTextResponse("The service is starting.", 503, headers | {"Refresh": "1"})
         return JSONResponse({"detail": "The service is starting."}, 503, headers)
 

@@ -1,4 +1,4 @@
-"""The ASGI application: all routes behind the guard; saves all detectors at shutdown."""
+"""The ASGI application: all routes behind the guard. At shutdown, it saves all detectors."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ def create_api(registry: Registry) -> FastAPI:
         api.state.listeners = Listeners(registry.feed, api.state.futures, registry.limits.listeners)
         yield
         api.state.listeners.close()
-        with ThreadPoolExecutor(1) as executor:  # the threads of requests may still be busy
+        with ThreadPoolExecutor(1) as executor:  # its own thread: those of requests may still be busy
             await asyncio.get_running_loop().run_in_executor(
                 executor, registry.close, registry.retention.shutdown_seconds
             )

@@ -1,4 +1,4 @@
-"""Parsing of request bodies: points as a table, records or one row per line; a configuration.
+"""Parsing of request bodies, which contain points (lists, records, or one row per line) or a configuration.
 
 A body with points is parsed in blocks of rows. Whatever it contains, parsing it never needs much more memory than its
 values, and never blocks other threads for long.
@@ -39,7 +39,8 @@ def rows_of(
     Parameters
     ----------
     body : bytes
-        `{"points": [[1.0, 2.0], ...]}`, records by feature name instead of the rows, or one row or record per line.
+        `{"points": [[1.0, 2.0], ...]}`, the same with records by feature name instead of lists, or one list or record
+        per line.
     content_type : str
         One of `NDJSON_TYPES` for one row per line; JSON otherwise.
     row_format : RowFormat or KeyedFormat
@@ -61,7 +62,7 @@ def rows_of(
 
 
 def object_of(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body; raise InvalidInputError if it is not one, or an object has a key twice."""
+    """Return the JSON object in a body; raise InvalidInputError if it is not an object or has a key twice."""
     try:
         found = _DECODER.decode(body.decode())
     except InvalidInputError:

@@ -1,4 +1,4 @@
-"""Limits on connections: their number, how long they may take, and how they are closed."""
+"""Limits on the number of connections and on the time that they take; closing of connections."""
 
 import asyncio
 import json
@@ -122,7 +122,7 @@ class Connection(RequestParser):
         self._n_body = self._n_unread = 0
         self._is_last_response = False  # nothing after the current request is parsed
         self._lingers_until: float | None = None  # input until then is discarded
-        self._active_cycle: RequestResponseCycle | None = None  # of the request that the application has, or had last
+        self._active_cycle: RequestResponseCycle | None = None  # of the last request passed to the application
 
     # -- called by asyncio --------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Connection(RequestParser):
     def _close_if_request_is_late(self, now: float) -> None:
         limits = self._limits
         if self._is_active:
-            if self.pipeline and has_closed(self.transport):  # reading is paused, so nothing else notices it
+            if self.pipeline and has_closed(self.transport):  # nothing else notices it while reading is paused
                 self.transport.abort()
             elif self._is_body_missing and not self.flow.read_paused and now > self._body_deadline():
                 self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body takes too long to arrive.")

@@ -1,4 +1,4 @@
-"""Awaiting the futures of threads in the event loop, with one wake-up for many results."""
+"""Await futures of threads in the event loop, with one wake-up for many results."""
 
 import asyncio
 from collections import deque

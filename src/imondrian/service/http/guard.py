@@ -171,7 +171,7 @@ def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:
     """Return the function that reserves memory for the response to a request, given its length.
 
     No memory is reserved for files of the page, which are in memory once for all clients, nor for a backup, which is
-    read from the disk: a client holds at most one piece of it. The response to a request that has changed a detector is
+    read from the disk piece by piece. The response to a request that has changed a detector is
     never refused, since a 503 would hide the change.
     """
     if scope["path"].startswith(_STATIC) or scope["path"] == _BACKUP:
@@ -202,9 +202,9 @@ def _limited(receive: Receive, max_bytes: int, length: int, per_byte: int, memor
 
 
 class _ResponseSender:
-    """Sends a response with the security headers; a large one in pieces, as fast as the client reads them.
+    """Sends a response with the security headers; a large response in pieces, as fast as the client reads them.
 
-    Memory is reserved for a large response until the client has read it; if there is not enough, the response is 503
+    Memory is reserved for a large response until the client has read it; if there is not enough memory, 503 is sent
     instead.
     """
 

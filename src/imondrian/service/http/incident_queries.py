@@ -13,7 +13,7 @@ _LOG = logging.getLogger("imondrian.service")
 
 
 def incidents_of(handles: Iterable[DetectorHandle], limit: int, *, only_open: bool = False) -> schemas.Incidents:
-    """Return the incidents of detectors, open ones first, then the latest."""
+    """Return the incidents of detectors, open ones first, then by time, latest first."""
     found = (each for handle in handles for each in _found(handle) if each.is_open or not only_open)
     described = map(_described, nlargest(limit, found, key=lambda each: each[:3]))  # sorting all would hold the GIL
     return schemas.Incidents(incidents=[each for each in described if each is not None])
@@ -38,7 +38,7 @@ def _found(handle: DetectorHandle) -> list[ListedIncident]:
 
 
 def _described(found: ListedIncident) -> schemas.Incident | None:
-    """Return an incident as part of a response; if that fails, log the error and return None, to show the others."""
+    """Return an incident as part of a response. If that fails, log the error and return None: the others are shown."""
     try:
         return schemas.Incident(**found.describe())
     except Exception:  # noqa: BLE001 (one incident must not hide those of all detectors)

@@ -35,7 +35,7 @@ def refuse_key(handle: DetectorHandle, reason: str) -> None:
 
 
 def needed_key(handle: DetectorHandle, key: str | None) -> str | None:
-    """Return the key of a request; raise InvalidInputError if it is missing, or if the detector has no keys."""
+    """Return the key of a request; raise InvalidInputError if it is needed but missing, or if there are no keys."""
     if key is not None:
         handle.worker.keys  # noqa: B018 (raises an error)
     elif handle.worker.is_keyed:
@@ -46,7 +46,7 @@ def needed_key(handle: DetectorHandle, key: str | None) -> str | None:
 
 
 def keys_of(handle: DetectorHandle, search: str, order: Order, after: int, limit: int) -> schemas.Keys:
-    """Return keys that contain a text, whatever the case of the letters.
+    """Return some of the keys that contain a text, ignoring case.
 
     Nothing here holds the GIL for long, even if there are very many keys.
     """
@@ -110,7 +110,7 @@ class FoundRow(NamedTuple):
 
 
 def keyed_row_of(registry: Registry, handle: DetectorHandle, key: str, number: int) -> FoundRow:
-    """Return a learned row of a key; waits while the detector saves a snapshot."""
+    """Return a learned row of a key, after a wait if the detector is saving a snapshot."""
     rows = [row for row in _latest_rows(registry, handle, key) if row.number == number]
     if not rows:
         raise NotFoundError(f"Row {number} of the key is no longer among its latest rows, or has not been seen.")
@@ -137,7 +137,7 @@ def explanation_of_keyed_row(handle: DetectorHandle, found: FoundRow) -> schemas
 
 
 class KeyedScorer:
-    """Scores points by the detectors of their keys, each as if it were the next point of its key.
+    """Scores each point with the detector of its key, as if it were the next point of the key.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class KeyedScorer:
 
 
 class KeyedExplainer:
-    """Divides the scores of points among the features, each as if it were the next point of its key.
+    """Divides the score of each point among the features, as if it were the next point of its key.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def key_blocks(handle: DetectorHandle, rows: KeyedRows, limits: Limits) -> list[
 
 
 def detectors_of(handle: DetectorHandle, keys: Iterable[str]) -> list[StreamDetector]:
-    """Return copies of the detectors of keys; waits while the detector saves a snapshot."""
+    """Return copies of the detectors of keys, after a wait if the detector is saving a snapshot."""
     return [_detector_of(handle, key) for key in keys]
 
 

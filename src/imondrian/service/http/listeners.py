@@ -1,8 +1,8 @@
-"""Server-sent events: openings and closings of incidents, as they are stored, to clients that keep a connection open.
+"""Server-sent events: openings and closings of incidents, sent when they are stored to clients that stay connected.
 
-All listeners share the events in memory (`event_feed.py`), so none of them needs a queue; one that falls behind reads
-from the store. A response begins with the id of the event after which it continues, so that a client that loses its
-connection before the first event knows where to continue.
+All listeners share the events in memory (`event_feed.py`), so none of them needs a queue; a listener that falls behind
+reads from the store. A response begins with the id of the event after which it continues, so that a client that loses
+its connection before the first event knows where to continue.
 """
 
 import asyncio
@@ -62,16 +62,16 @@ class Listeners:
             self._n_listeners -= 1
 
     async def stream(self, after: int | None, ending: asyncio.Event, *, follow: bool) -> AsyncIterator[bytes]:
-        """Yield the events after an id, by default new ones, as text; with `follow`, wait for more until `ending`."""
+        """Yield as text the events after an id, by default new ones; if `follow`, wait for more until `ending`."""
         newest = self._feed.last_id
-        last = newest if after is None else min(after, newest)  # an id of another folder may be larger
+        last = newest if after is None else min(after, newest)  # an id from another folder may be larger
         yield _beginning(last)
         while not (follow and ending.is_set()):
             news, newest = self._news, self._feed.last_id  # before reading, so that nothing is missed
             events = self._feed.after(last)
             if events is None:  # no longer in memory
                 events = await self._futures.wrap(self._feed.stored_after(last, _EVENTS_PER_READ))
-                last = last if events else max(last, newest)  # those in between were deleted with their detector
+                last = last if events else max(last, newest)  # the others were deleted with their detector
             elif not events:
                 if not follow:
                     return

@@ -57,7 +57,7 @@ def _times_of(counts: TimeCounts | None) -> schemas.Times | None:
 
 
 def scores_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Scores:
-    """Return the scores of points, each as if it were the next point of the stream."""
+    """Return the score of each point, as if it were the next point of the stream."""
     with _detector_to_read(handle, len(rows.points)) as detector:
         scores = detector.score(rows.points.view(CodedRows), rows.times)
         return schemas.Scores(
@@ -69,7 +69,7 @@ def scores_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Scores:
 
 
 def explanations_of(handle: DetectorHandle, rows: PostedRows) -> schemas.Explanations:
-    """Return the scores of points divided among the features, each as if it were the next point of the stream."""
+    """Return the score of each point divided among the features, as if it were the next point of the stream."""
     categorical = handle.row_format.categorical if isinstance(handle.row_format, RowFormat) else ()
     values = rows.labels.values(rows.points, categorical)
     with _detector_to_read(handle, len(rows.points)) as detector:
@@ -108,7 +108,7 @@ def history_of(handle: DetectorHandle, after: int, limit: int) -> schemas.Histor
 
 
 def _expected_ranges(handle: DetectorHandle, rows: list[HistoryRow]) -> dict[str, Any]:
-    """Return the ranges that were expected of the rows of a series."""
+    """Return the ranges in which the values of each row of a series were expected."""
     if handle.record.configuration["preset"] != SERIES:
         return {"expected_low": None, "expected_high": None}
     expected = [ExpectedRow.from_bytes(row.expected) for row in rows]
@@ -119,12 +119,12 @@ def _expected_ranges(handle: DetectorHandle, rows: list[HistoryRow]) -> dict[str
 
 
 def known_number(value: float) -> float | None:
-    """Return a number, or None if it is NaN: not known, such as the surprise of a row stored by an earlier version."""
+    """Return a number, or None if it is NaN, that is, not known, like the surprise of rows of earlier versions."""
     return None if math.isnan(value) else value
 
 
 def number_or_none(incident: int) -> int | None:
-    """Return the number of an incident; None if there is none."""
+    """Return the number of an incident, or None for NO_INCIDENT."""
     return None if incident == NO_INCIDENT else incident
 
 
@@ -171,7 +171,7 @@ def _learned_reasons(explainer: PointExplainer, rows: list[HistoryRow]) -> list[
 
 @contextmanager
 def _detector_to_read(handle: DetectorHandle, n_points: int) -> Iterator[StreamDetector]:
-    """Yield the shared copy of a detector; for many points yield a private one, so that other reads need not wait."""
+    """Yield the shared copy of a detector or, for many points, a private copy, so that other reads need not wait."""
     if n_points > MAX_POINTS_ON_SHARED_COPY:
         yield handle.worker.read_copy.private_copy()
     else:

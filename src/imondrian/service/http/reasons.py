@@ -31,10 +31,10 @@ class PointExplainer:
         self._layout = RowLayout.of(detector.parameters)
 
     def next_point(self, row: Array, values: Sequence[Value], time: float | None) -> list[schemas.Reason]:
-        """Explain a row as if it were the next one of the stream; `values` are those that were posted.
+        """Explain a row as if it were the next row of the stream; `values` are its values as posted.
 
-        The list is empty until a shingle has enough rows. The categories of earlier rows are not known. With the
-        preset "series", `time` is the time of the row in seconds, NaN or None if it is not known.
+        The list is empty while there are too few rows for a shingle. The categories in earlier rows of a shingle are
+        not known. With the preset "series", `time` is the time of the row in seconds; NaN or None if it is not known.
         """
         point = self._detector.next_point(row, time)
         if point.size == 0:
@@ -47,10 +47,10 @@ class PointExplainer:
         return self._reasons(point, rows, [*unknown, values])
 
     def learned_point(self, rows: Array, values: Sequence[Sequence[Value]], score: float) -> list[schemas.Reason]:
-        """Divide the score that a learned point of one or more rows had when it arrived.
+        """Divide the score that a learned point had when it arrived; `rows` are the one or more rows of the point.
 
-        The proportions are those of its parts in the current forest without the point itself. If the window no
-        longer holds the point, missing numbers are replaced as if the rows were the next ones.
+        The score is divided in the proportions that the current forest finds without the point. If the window no longer
+        holds the point, missing numbers are replaced as if the rows were the next rows of the stream.
         """
         point = self._point_in_window(rows)
         if point is None:
@@ -60,14 +60,14 @@ class PointExplainer:
         return self._reasons(point, np.asarray(rows), values, score)
 
     def learned_row(self, row: Array, values: Sequence[Value], usual: Array, score: float) -> list[schemas.Reason]:
-        """Like `learned_point` for a row of a series; `usual` is what was usual for it when it arrived."""
+        """Like `learned_point` for a row of a series; `usual` is what was usual when the row arrived."""
         point = deviations(row, usual)
         if (self._detector.forest.points() == point).all(axis=1).any():
             self._detector.forest.forget(point[None])
         return self._reasons(point, row[None], [values], score)
 
     def _point_in_window(self, rows: Array) -> Array | None:
-        """Return the latest point of the window that was made from these rows, or None if there is none.
+        """Return the latest point of the window that was made from these rows, or None if there is no such point.
 
         In the window, missing numbers have been replaced, so only the values that were posted are compared.
         """
@@ -89,7 +89,7 @@ class PointExplainer:
         return [_described(reason, self._value_of(reason, values)) for reason in reasons]
 
     def _value_of(self, reason: Reason, values: Sequence[Sequence[Value]]) -> Value:
-        """Return the value as it was posted; in earlier rows, numbers as stored, and None for an unknown category."""
+        """Return a value as posted; in earlier rows of a shingle, numbers as stored and None for unknown categories."""
         if reason.rows_ago == (0, 0):
             return values[-1][self._names.index(reason.feature)]
         if reason.text is not None:

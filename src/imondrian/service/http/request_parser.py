@@ -14,7 +14,7 @@ from imondrian.service.limits import ConnectionLimits
 
 _PIECE = 2**16  # bytes of a body with a Content-Length that are parsed at once
 _INVALID = "Invalid HTTP request received."
-_SMALL_PIECE = 2**12  # bytes of anything else: each chunk and each header costs a call of a Python function
+_SMALL_PIECE = 2**12  # bytes of anything else, because each chunk and each header costs a Python call
 
 
 class Flow(FlowControl):
@@ -50,7 +50,7 @@ class Flow(FlowControl):
 class RequestParser(HttpToolsProtocol):
     """The protocol of uvicorn, with limits on requests.
 
-    A client may request another protocol with the header `Upgrade`. None is supported, so the header is ignored. But
+    A client may request another protocol with the header `Upgrade`. No other is supported, so it is ignored. But
     httptools treats everything after such a head as the other protocol, and may then parse the body as a request.
     Therefore a new parser gets the head without that header, and then the rest.
 
@@ -170,7 +170,7 @@ class RequestParser(HttpToolsProtocol):
         self.headers = []  # collects trailers, which are ignored
 
     def on_chunk_header(self) -> None:
-        """Count a chunk, and refuse a body of too many small ones."""
+        """Count a chunk, and refuse a body of too many small chunks."""
         self._has_chunks = True
         self._n_chunks += 1
         limits = self._limits

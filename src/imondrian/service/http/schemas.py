@@ -31,25 +31,29 @@ _Number = Annotated[float, Field(strict=True)]
 _THRESHOLD = (
     "Which points are anomalies. A number p below 0.5: those whose surprise is above -log10(p), so about one in"
     ' 1/p ordinary points is an anomaly. "top 5%": that share of the latest points. "kmeans": scores above the midpoint'
-    ' of two clusters. 0.5: scores above 0.5. "auto": 0.001, or 0.5 with the preset "paper". Also "surprise 3" and'
-    ' "score 0.6".'
+    ' of two clusters. 0.5: scores above 0.5. "auto": 0.001, or 0.5 with the preset "paper". "surprise 3", "score 0.6":'
+    " a surprise or a score above this number."
 )
 _GAP = (
     "An incident goes on while its alarms (points that are anomalies) are at most this many rows apart, and closes"
-    " after this many rows without one."
+    " after this many rows without an alarm."
 )
 _MIN_POINTS = (
-    "Smallest number of alarms with which an incident opens. With 1, a single alarm opens one only if it is ten times"
-    " rarer than the threshold."
+    "Smallest number of alarms with which an incident opens. With 1, a single alarm opens an incident only if it is ten"
+    " times rarer than the threshold."
 )
-_COOLDOWN = "Number of rows after an incident closes in which no other opens."
-_SIDE = "For some features: alarms in which this feature has the largest part count only if it is on this side."
+_COOLDOWN = "For this many rows after an incident has closed, no other opens."
+_SIDE = (
+    "Sides of some features. An alarm does not count if the feature with the largest part in its score has a value on"
+    " the other side."
+)
 _IGNORE_WITHIN = (
-    "For some features: alarms in which this feature has the largest part do not count if it is within this distance of"
-    ' what was expected: a number, or a share of the expected value such as "10%".'
+    'Distances for some features: numbers, or shares of the expected value such as "10%". An alarm does not count if'
+    " the feature with the largest part in its score has a value within this distance of the expected value."
 )
 _SILENCE = (
-    'Without points for this long, an incident opens: seconds, or text such as "30s", "10m", "2h" or "1d"; null: never.'
+    "An incident opens if no points arrive for this long: a number of seconds, or text such as"
+    ' "30s", "10m", "2h" or "1d". Null means never.'
 )
 _CountOrPreset = Annotated[int, Field(ge=1)] | Literal["preset"]
 _SideOf = Annotated[dict[str, _Side], Field(max_length=Limits().features)]
@@ -127,13 +131,13 @@ class Configuration(BaseModel):
     key: str | None = Field(
         None,
         max_length=MAX_TEXT_LENGTH,
-        description="Name of the key of a point, such as the host that it comes from: there is one detector per value"
-        " of it. The other settings apply to each of them; window, max_samples and n_trees are"
+        description="Name of the key of a point, such as the host that it comes from. Every value of the key has its"
+        " own detector, to which the other settings apply; window, max_samples and n_trees are"
         f" {KEYED_WINDOW}, {KEYED_MAX_SAMPLES} and {KEYED_N_TREES} by default.",
     )
     max_bytes: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         None,
-        description="With a key: memory of the detectors of all keys. When it is full, the least recently used keys"
+        description="With a key: bytes of memory for the detectors of all keys. When full, the least recently used keys"
         f" move to disk, and come back unchanged. Null means {DEFAULT_MAX_BYTES // MIB} MiB.",
     )
 
@@ -184,7 +188,7 @@ class Times(BaseModel):
     """What was noticed about the times of a series."""
 
     n_late: int = Field(description="Points whose time is before that of an earlier point.")
-    n_repeated: int = Field(description="Points with the same time as the latest point before them.")
+    n_repeated: int = Field(description="Points whose time equals the latest time so far.")
     n_holes: int = Field(description="Steps that are more than 100 times as long as usual.")
     step: float | None = Field(description="The usual time between two points, in seconds; null if it is not known.")
 
@@ -204,7 +208,7 @@ class Description(BaseModel):
     threshold: float | None = Field(
         description="The score above which a point is an anomaly; null with a key: each key has its own."
     )
-    is_warm: bool | None = Field(description="Null with a key.")
+    is_warm: bool | None = Field(description="Whether the warm-up is over; null with a key.")
     n_bytes: int
     n_missing: int = Field(description="Missing numbers so far.")
     drifts: list[Drift] = Field(description="The latest drifts.")
@@ -248,7 +252,7 @@ class Scores(BaseModel):
 
 
 class KeyedScores(BaseModel):
-    """The scores of points of a detector with a key, by the detectors of their keys; they are not learned."""
+    """The scores of points by the detectors of their keys; the points are not learned."""
 
     key: list[str]
     anomaly_score: list[float]
@@ -265,7 +269,7 @@ class Frequency(BaseModel):
 
 
 class Reason(BaseModel):
-    """The part of a feature in the score of a point; with a shingle, in one row or a few neighbouring rows of it."""
+    """The part of a feature in the score of a point; with a shingle, its part in one row or a few neighbouring rows."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -288,22 +292,22 @@ class Reason(BaseModel):
 
     feature: str
     rows_ago: tuple[int, int] = Field(
-        description="The latest and the earliest row, counted back from the last row of a shingle; [0, 0] without one."
+        description="The latest and the earliest of these rows, counted back from the last; [0, 0] without a shingle."
     )
     value: SkipValidation[Value] = Field(
-        description="As posted; null if it is missing or not known. Of several rows, the one with the largest part."
+        description="The value as posted, in the row with the largest part; null if it is missing or not known."
     )
     expected: tuple[float, float] | None = Field(
         description="What would be ordinary, given the rest of the point: the 5 % and 95 % quantiles. Null for a"
         " category, and for a share below 0.05 unless the reason is among the first three."
     )
-    frequency: Frequency | None = Field(description="Of the category; null for a number.")
+    frequency: Frequency | None = Field(description="How common the category is; null for a number.")
     view: Literal["hour", "level"] | None = Field(
         description='With the preset "series": whether the value is unusual for this hour of the day or given its'
         " recent level."
     )
     part: float = Field(
-        description="Part of the score; of a number, positive if it is high, negative if low; of a category, positive."
+        description="Part of the score: positive if a number is high, negative if it is low, positive for a category."
     )
     share: float = Field(description="This part as a share of the total, from 0 to 1.")
     side: Literal["high", "low"] | None = Field(description="Null for a category or a missing number.")
@@ -404,7 +408,7 @@ class Keys(BaseModel):
 class IncidentRow(BaseModel):
     """A row of an incident."""
 
-    index: int | None = Field(description="Number of the row in the stream, from 0; null if there is none.")
+    index: int | None = Field(description="Number of the row in the stream, from 0; null for a time without a row.")
     time: float | None = Field(description="Time of arrival, in seconds since 1970; null if it is not known.")
     own_time: str | None = Field(description="The time that the point carried: text as posted, seconds as ISO 8601.")
 
@@ -420,7 +424,7 @@ class IncidentReason(BaseModel):
     """A feature that made an alarm of an incident anomalous."""
 
     feature: str
-    rows_ago: int = Field(description="Rows before the last row of a shingle; 0 without one.")
+    rows_ago: int = Field(description="Rows before the last row of a shingle; 0 without a shingle.")
     value: float | str | None = Field(description="Null if a category is not known.")
     view: Literal["hour", "level"] | None = Field(
         description='With the preset "series": whether the value is unusual for this hour of the day or given its'
@@ -441,7 +445,7 @@ class Incident(BaseModel):
     incident: int = Field(description="Number of the incident of this kind, from 0.")
     is_open: bool
     first: IncidentRow = Field(description="The first alarm; of a silence, when the last data arrived.")
-    last: IncidentRow = Field(description="The last alarm so far; of a silence, when it opened or closed.")
+    last: IncidentRow = Field(description="The last alarm so far; of a silence, when it closed, or opened.")
     opened: IncidentRow
     closed: IncidentRow | None
     n_alarms: int
@@ -452,7 +456,7 @@ class Incident(BaseModel):
 
 
 class Incidents(BaseModel):
-    """Incidents, open ones first, then the latest."""
+    """Incidents, open ones first, then by time, latest first."""
 
     incidents: list[Incident]
 
@@ -477,7 +481,7 @@ _POINT = {
     ],
     "description": "The values of the features, as a list or by name. A number may be null if `missing` is not `raise`;"
     " then features may also be absent from an object. A category is text, a number or a boolean; null is a category of"
-    " its own. The key `time` of an object (or that in the setting `time`) is the time of the point, in ISO 8601; it is"
+    " its own. The key `time` of an object (or the name in the setting `time`) is its time, in ISO 8601; it is"
     ' not a feature. With the preset "series" it may also be a number of seconds since 1970; a point without a time'
     " counts as one usual step after the latest time so far. With the setting `key`, a list has the key first, and an"
     " object has it under that name: text of at most 256 characters, or an integer.",
@@ -509,8 +513,8 @@ REQUEST_ID = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A unique id: a request repeated with it gets the same response and is not processed again,"
-    " while its reply is among the last 10,000 (64 MB) of the detector.",
+    "description": "A unique id: a request that is repeated with the same id gets the same response and is not"
+    " processed again, as long as its reply is among the last 10,000 (64 MB) of the detector.",
     "schema": {"type": "string", "minLength": 1, "maxLength": Limits().request_id_length, "pattern": "^[!-~]+$"},
     "example": "5f2b7c",
 }

@@ -2,9 +2,9 @@
 
 import { isNumberText, isTimeText } from "./csv.js";
 
-const MAX_LENGTH = 256; // of a category
-const MIN_ROWS = 20; // fewer do not show whether a column is an id
-const ID_SHARE = 0.9; // of different values in a column of ids
+const MAX_LENGTH = 256; // characters of a category
+const MIN_ROWS = 20; // fewer rows do not show whether a column is an id
+const ID_SHARE = 0.9; // a column is an id if a larger share of its values differ
 
 export function columnTypes({ header, rows }) {
   return header.map((name, column) => {

@@ -9,7 +9,7 @@ import { shortened } from "./format.js";
 
 const SIZES = ["window", "max_samples", "n_trees"]; // empty: from the preset
 const SERIES_MISSING = ["median", "raise"]; // what a time series allows
-const MAX_CHARACTERS = 2 ** 22; // of a table whose columns are read
+const MAX_CHARACTERS = 2 ** 22; // of a table that are read to find its columns
 
 export function prepareCreateForm(onCreated) {
   const form = byId("create");
@@ -84,7 +84,7 @@ function namesIn(text) {
   return text.split(/[,\n]/).map((name) => name.trim()).filter((name) => name !== "");
 }
 
-// Returns the columns of a table, each with the name of the file; null if it cannot be read.
+// Returns the columns of a table, each with the name of the file, or null if the file cannot be read.
 async function readColumns(file) {
   if (!file) return null;
   setText(byId("create-error"), "");
@@ -125,7 +125,7 @@ function isSeries() {
   return byId("new-preset").value === "series";
 }
 
-// Shows the fields that go together with the preset, and the sizes that it determines.
+// Shows the fields that the preset allows, and the sizes that it sets by default.
 function showPreset() {
   const { dataset } = byId("new-preset").selectedOptions[0];
   byId("new-window").placeholder = dataset.window;

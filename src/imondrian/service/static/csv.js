@@ -27,8 +27,8 @@ export function pointsOf({ header, rows }, { features, categorical, missing }) {
   return points;
 }
 
-// The times of the rows, null for those without one; null if the table has no column of times. A time series needs its
-// times, so all of them are sent: the service refuses those that are invalid. Otherwise they are only shown.
+// Returns the times of the rows, with null for a row without a time; or null, if no times are sent. All times of a time
+// series are sent, and the service refuses invalid ones. Other times are only shown, and are sent only if all are valid.
 export function timesOf({ header, rows }, { features, time: name, preset }) {
   const column = features.includes(name) ? -1 : header.indexOf(name);
   const times = column === -1 ? [] : rows.map((row) => (row[column] ?? "").trim());

@@ -1,4 +1,4 @@
-// The page of routes: each with its description, parameters, fields of the body, an example, and statuses.
+// The page of routes, each with its description, its parameters, the fields of its body, an example, and its statuses.
 
 import { description } from "./api.js";
 import { byId, make, setText } from "./dom.js";

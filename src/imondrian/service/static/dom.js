@@ -1,4 +1,4 @@
-// Finding, making and filling elements of the page; always with text, never with markup.
+// Functions that find, make and fill elements of the page, always with text, never with markup.
 
 export function byId(id) {
   return document.getElementById(id);

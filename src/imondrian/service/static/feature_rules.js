@@ -1,4 +1,4 @@
-// The rules for single features in the settings form: which side counts, and up to which distance from the expected value it is ignored.
+// The rules for single features in the settings form: on which side a value counts, and up to which distance from the expected value it does not count.
 
 import { byId, make } from "./dom.js";
 import { numberOrText, visible } from "./format.js";

@@ -13,7 +13,7 @@ export function isNumber(value) {
 
 export function numberOrText(text) {
   const trimmed = text.trim();
-  return /^(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(trimmed) && isNumber(Number(trimmed)) ? Number(trimmed) : trimmed; // the service names text that is wrong
+  return /^(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(trimmed) && isNumber(Number(trimmed)) ? Number(trimmed) : trimmed; // the service refuses invalid text
 }
 
 export function isThreshold(value) {
@@ -71,7 +71,7 @@ export function thresholdWords(threshold) {
   return level === null ? visible(String(threshold)) : `${oneIn(level)} ordinary points`;
 }
 
-// The surprise above which a point is an anomaly; null if the threshold is not one of surprise.
+// The surprise above which a point is an anomaly; null if the threshold is not defined by surprise.
 export function thresholdSurprise(threshold) {
   const [kind, value] = partsOf(threshold);
   const level = kind === "surprise" ? Number(value) : Number(threshold) < 0.5 ? -Math.log10(Number(threshold)) : NaN;

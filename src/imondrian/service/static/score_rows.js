@@ -3,7 +3,7 @@
 import { learn, scores } from "./api.js";
 
 const N_ROWS = 5000; // in a block
-const N_CHARACTERS = 2 ** 23; // of JSON
+const N_CHARACTERS = 2 ** 23; // of JSON in a block
 
 export async function scoreRows(name, points, { isLearning, signal, onProgress }) {
   const result = { scores: [], surprises: [], anomalies: [], indices: isLearning ? [] : null, threshold: null };

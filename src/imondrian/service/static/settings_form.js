@@ -47,7 +47,7 @@ export class SettingsForm {
     this.#say("");
     try {
       await api.change(name, { ...settingsOf(form.elements), ...this.#featureRules.settings() });
-      this.#say("Saved. It applies from the next point on; nothing that was learned is lost.");
+      this.#say("Saved. The changes apply from the next point on; nothing that was learned is lost.");
       this.#onChanged();
     } catch (error) {
       setText(byId("change-error"), error.message);

@@ -36,7 +36,7 @@ export class TableForm {
     this.#scored.clear();
     this.#showError("");
     const names = shortened(detector.configuration.features.join(", "), 200);
-    setText(byId("csv-hint"), `Required columns: ${names}. Their order does not matter; other columns are shown, but not sent; ${timeHint(detector.configuration)}`);
+    setText(byId("csv-hint"), `Required columns, in any order: ${names}. Other columns are shown, but not sent. ${timeHint(detector.configuration)}`);
   }
 
   #setFile(file) {
@@ -99,7 +99,7 @@ function isSeries({ configuration }) {
 }
 
 function timeHint({ time, preset }) {
-  const column = `a column “${shortened(time)}”`;
+  const column = `A column “${shortened(time)}”`;
   return preset === "series" ? `${column} has the times of the rows.` : `${column} is stored with rows that are learned.`;
 }
 

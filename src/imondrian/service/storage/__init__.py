@@ -1,1 +1,1 @@
-"""What is stored: the SQLite database, journals and snapshots, events, the latest rows."""
+"""Storage: the SQLite database and what it contains, such as journals, snapshots, events and the latest rows."""

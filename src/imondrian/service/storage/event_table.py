@@ -1,4 +1,4 @@
-"""The stored events: openings and closings of incidents, those that wait for delivery, and silences.
+"""The tables of events (openings and closings of incidents), of their delivery, and of silences.
 
 Events are numbered from 1, in the order in which they were committed. Only the latest ones are kept.
 """
@@ -15,7 +15,7 @@ from imondrian.service.limits import N_EVENTS_KEPT
 from imondrian.service.storage.incident_log import ANOMALIES, CLOSED, OPENED, Announcement, ended, silence_as_json
 
 N_SILENCES_KEPT = 64  # per detector
-_ALL_EVENTS = 2**53  # of an entry
+_ALL_EVENTS = 2**53  # more events than any journal entry has
 _LAST_ID = """
 SELECT max(
     coalesce((SELECT max(id) FROM events), 0),
@@ -40,7 +40,7 @@ class StoredEvent(NamedTuple):
 class Silence(NamedTuple):
     """A time without data."""
 
-    number: int  # from 0, of the same detector
+    number: int  # from 0, among the silences of the detector
     since: float  # when the last data arrived
     opened: float
     closed: float | None
@@ -55,7 +55,7 @@ class ReceiverCounts(NamedTuple):
 
 
 class EventTable:
-    """The tables of events, of their delivery, and of what is open; changed only inside a transaction.
+    """The tables of events, their delivery, open incidents and silences; changed only inside a transaction.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class EventTable:
         return StoredEvent(*values)
 
     def _record_open(self, detector: int, announcement: Announcement) -> None:
-        """Record the incidents that are open according to the stored events, without values of points."""
+        """Record that an incident is open, without values of points, or that it is not open any more."""
         incident = announcement.incident
         key = (detector, _slot_of(incident))
         if announcement.what == OPENED:
@@ -106,7 +106,7 @@ class EventTable:
             self._database.execute("DELETE FROM open_incidents WHERE detector = ? AND kind = ?", key)
 
     def open_incidents(self, detector: int) -> list[dict[str, Any]]:
-        """Return the incidents whose opening is stored, but not their closing; without values of points."""
+        """Return the incidents whose opening is stored but whose closing is not, without values of points."""
         sql = "SELECT content FROM open_incidents WHERE detector = ? ORDER BY kind"
         found = (_incident_from(content) for (content,) in self._database.execute(sql, (detector,)).fetchall())
         return [incident for incident in found if incident is not None]
@@ -119,7 +119,7 @@ class EventTable:
         return self.add(detector, [Announcement(0, CLOSED, time, each) for each in closings])
 
     def give_up(self, n_events: int) -> None:
-        """Count events that are never stored as given up, for each receiver."""
+        """Add events that will never be stored to the number that each receiver has given up."""
         for key in self.receivers:
             self._count(key, 0, n_events)
 
@@ -137,11 +137,11 @@ class EventTable:
             return list(islice((event for row in rows if (event := _valid(*row)) is not None), limit))
 
     def last_id(self) -> int:
-        """Return the id of the latest event, even if that was deleted with its detector; 0 if there was none."""
+        """Return the id of the latest event, even if it was deleted with its detector; 0 if there was no event."""
         return int(self._database.execute(_LAST_ID).fetchone()[0])
 
     def announced(self, detector: int) -> EventMark:
-        """Return how far the events of the journal of a detector are stored."""
+        """Return up to which event of the journal of a detector the events are stored."""
         sql = (
             "SELECT entry, n_events FROM announced_events WHERE detector = ?"
             " UNION ALL SELECT number, ? FROM announced WHERE detector = ?"  # written by former versions
@@ -152,7 +152,7 @@ class EventTable:
     def remove_some(self, detector: int, last: int, limit: int) -> bool:
         """Delete some events of a detector up to an id, except those that a receiver has not accepted yet.
 
-        Return True if there were any. A receiver that was told of an opening must also be told of the closing.
+        Return True if any were deleted. A receiver that is notified of an opening must also be notified of the closing.
         """
         waiting = "SELECT event FROM outbox"
         sql = f"SELECT id FROM events WHERE detector = ? AND id <= ? AND id NOT IN ({waiting}) LIMIT ?"  # noqa: S608
@@ -169,9 +169,10 @@ class EventTable:
         return [_incident_from(content) for (content,) in found]
 
     def cut(self, detector: int, number: int, time: float) -> None:
-        """Record that the journal of a detector ends with entry `number`: later numbers will be used again.
+        """Record that the journal of a detector ends with entry `number`, and that later numbers will be used again.
 
-        The incident that is open according to the stored events ends: lost entries may have opened it.
+        Incidents of anomalies that are open according to the stored events are closed, since lost entries may have
+        opened them.
         """
         self._database.execute("UPDATE announced SET number = min(number, ?) WHERE detector = ?", (number, detector))
         sql = "UPDATE announced_events SET entry = ?, n_events = ? WHERE detector = ? AND entry > ?"
@@ -180,7 +181,7 @@ class EventTable:
         self.close_incidents(detector, of_anomalies, time, "the end of the journal was lost")
 
     def last_generation(self, detector: int) -> int:
-        """Return the largest generation in the ids of incidents in the stored events; 0 if there is none."""
+        """Return the largest generation in the incident ids of the stored events, or 0 if there are no such events."""
         sql = "SELECT id, detector, time, content, digest FROM events WHERE detector = ?"
         events = (event for row in self._database.execute(sql, (detector,)) if (event := _valid(*row)) is not None)
         incidents = (json.loads(event.content)["incident"] for event in events)
@@ -189,7 +190,7 @@ class EventTable:
     # -- the outbox ---------------------------------------------------------------------------------------------
 
     def use_receivers(self, keys: tuple[str, ...]) -> None:
-        """Set the receivers; events that wait for other receivers are deleted."""
+        """Set the receivers; the outboxes of all other receivers are deleted."""
         self.receivers = keys
         marks = ", ".join("?" * len(keys))
         for table in ("outbox", "receivers"):
@@ -197,7 +198,7 @@ class EventTable:
         self._database.executemany("INSERT OR IGNORE INTO receivers VALUES (?, 0, 0)", [(key,) for key in keys])
 
     def has_other_receivers(self, keys: tuple[str, ...]) -> bool:
-        """Return True if the stored receivers are not these ones."""
+        """Return True if the stored receivers differ from the given ones."""
         stored = {key for (key,) in self._database.execute("SELECT receiver FROM receivers")}
         return stored != set(keys)
 
@@ -246,7 +247,7 @@ class EventTable:
         return tuple(silence for silence in found if _is_valid(silence))
 
     def open_silence(self, detector: int, name: str, since: float, time: float) -> list[StoredEvent]:
-        """Store that a detector is silent, unless it is stored already; return the events."""
+        """Store that a detector is silent, unless that is stored already; return the events."""
         silences = self.silences(detector)
         if silences and silences[-1].closed is None:
             return []
@@ -273,7 +274,7 @@ class EventTable:
 
 
 def _slot_of(incident: dict[str, Any]) -> str:
-    """Return what identifies an open incident of a detector: one of each kind can be open, and one of each key."""
+    """Return what identifies an open incident of a detector: its kind or, if it belongs to a key, its id."""
     return str(incident["kind"] if incident.get("key") is None else incident["id"])
 
 

@@ -15,7 +15,7 @@ from imondrian.service.limits import Retention
 
 _FORMER_FIELDS = ("number", "time", "score", "threshold", "is_anomaly")  # of versions without surprise
 _ROW_FIELDS = (*_FORMER_FIELDS, "surprise", "incident")  # stored before the values of a row
-# first bytes of a former history with labels; older ones begin with the number of a row, which is never these bytes
+# first bytes of a former history with labels; older histories begin with the number of a row, never with these bytes
 _FORMER_LABELS = b"labelled"
 _WITH_SURPRISE = b"surprise"  # first bytes of a history with surprise
 _WITH_EXPECTED = b"expected"  # first bytes of a history of a series: the values are followed by what was expected
@@ -39,9 +39,9 @@ class HistoryRow(NamedTuple):
     score: float
     threshold: float
     is_anomaly: bool
-    surprise: float  # NaN if it was learned by a version without surprise
+    surprise: float  # NaN if the row was learned by a version without surprise
     incident: int  # number of the incident that is open after the row, or NO_INCIDENT
-    expected: bytes  # of a series: what was expected (`expected_rows.py`)
+    expected: bytes  # what was expected of a row of a series (`expected_rows.py`); otherwise empty
 
 
 class _Block(NamedTuple):
@@ -82,7 +82,7 @@ class History:
             self._drop_oldest()
 
     def _latest(self, block: _Block) -> _Block:
-        """Return the latest rows of a block, if it has too many."""
+        """Return a block without its oldest rows, if it has too many rows."""
         if len(block.rows) <= self._max_rows:
             return block
         points, labels = points_from(block.points, self._n_features)[-self._max_rows :], labels_from(block.labels)

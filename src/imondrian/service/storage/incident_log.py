@@ -1,7 +1,7 @@
-"""What is shown of incidents besides the state of the detector: the times of their rows, and the texts of categories.
+"""Incidents as JSON, with the times of their rows and the texts of categories, which a detector does not store.
 
-Both follow from the journal, so a replay produces the same; a snapshot contains those that are needed for the latest
-incidents.
+Times and texts follow from the journal, so a replay produces the same. A snapshot contains those that are needed for
+the latest incidents.
 """
 
 from bisect import bisect_left, bisect_right
@@ -47,7 +47,7 @@ class Announcement(NamedTuple):
 
 
 class PendingEvent(NamedTuple):
-    """The opening or closing of an incident that is not stored yet: as JSON it would need several times the memory."""
+    """The opening or closing of an incident, not stored yet, and not JSON yet, which needs several times the memory."""
 
     entry: int  # number of the journal entry
     position: int  # among the events of the entry
@@ -63,13 +63,13 @@ class PendingEvent(NamedTuple):
 
 
 class PendingEvents(NamedTuple):
-    """The latest events that are not stored yet, and the number of older ones, which would be deleted at once."""
+    """The latest events that are not stored yet, and the number of older ones, which are never stored."""
 
     n_skipped: int = 0
     latest: tuple[PendingEvent, ...] = ()
 
     def plus(self, later: "PendingEvents") -> "PendingEvents":
-        """Return these events and later ones, with the older ones counted only."""
+        """Return these events and later ones; if there are more than can be kept, the oldest are only counted."""
         latest = (*self.latest, *later.latest)
         n_extra = max(len(latest) - N_EVENTS_KEPT, 0)
         return PendingEvents(self.n_skipped + later.n_skipped + n_extra, latest[n_extra:])
@@ -199,7 +199,7 @@ class IncidentLog:
         }
 
     def restore(self, state: dict[str, Any], detector: StreamDetector) -> None:
-        """Restore what `state` returned; it is empty in a snapshot of a version without incidents."""
+        """Restore what `state` returned; `state` is empty in a snapshot of a version without incidents."""
         times = {index: RowTime(time, own) for index, time, own in state.get("times", [])}
         categories = {code: category for code, category in state.get("categories", [])}  # noqa: C416 (lists of pairs)
         self.shown = ShownIncidents(detector.incidents, state.get("generation", 0), times, categories)
@@ -286,7 +286,7 @@ def _shortened(name: str) -> str:
 
 
 def ended(described: dict[str, Any], time: float) -> dict[str, Any]:
-    """Return the fields of an incident that ends without a row, because its detector is replaced or removed."""
+    """Return the new fields of an incident that ends without a row, for example because its detector is removed."""
     return {"is_open": False, "closed": {"index": None, "time": time, "own_time": None}, "id": described["id"]}
 
 
@@ -316,9 +316,9 @@ def silence_as_json(
 
 
 class _AppliedRows:
-    """Times and categories of rows: of earlier incidents, of entries that were just applied, and of the history.
+    """Finds times and categories of rows: in earlier incidents, in entries that were just applied, in the history.
 
-    What is found must not depend on which entries are applied together: a replay applies others together than before.
+    The result must not depend on which entries are applied together, since a replay groups them differently.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ class _AppliedRows:
         if position >= 0:
             return self._time_in(position, index)
         if self._history is None or any(index in rows_of_incident(incident) for incident in self._shown.incidents):
-            return None  # of an incident in a model file
+            return None  # belongs to an incident of a model file
         found = self._history.consecutive_rows(index, 1)
         return RowTime(found[0].time, found[0].own_time) if found else None
 
@@ -397,7 +397,7 @@ class _AppliedRows:
             if code in categories:
                 return categories[code]
         if self._history is None or code in _codes_of(self._shown.incidents):
-            return None  # of an incident in a model file
+            return None  # belongs to an incident of a model file
         return self._history.category(code)
 
     def _alarming_blocks(self) -> list[int]:
@@ -411,7 +411,7 @@ class _AppliedRows:
         return self._alarming
 
     def _own_time(self, position: int, i: int, n_rows: int) -> str | None:
-        """Return the time that row i of a block carried; in a long block, only the latest rows have it as posted."""
+        """Return the time that row i of a block carried; as posted, except for the first rows of a long block."""
         labels, times = self._content_of(position)
         posted = labels.time_of(i, n_rows)
         return time_text(times[i].item()) if posted is None and times.size and not np.isnan(times[i]) else posted
@@ -452,7 +452,7 @@ def rows_of_incident(incident: Incident) -> set[int]:
 
 
 def _with_alarms(shown: ShownIncidents, detector: StreamDetector, rows: _AppliedRows) -> ShownIncidents:
-    """Return the latest incidents after alarms that neither opened nor closed one: only the last may have changed."""
+    """Return the latest incidents after alarms; no incident opened or closed, so only the last one may have changed."""
     incidents = detector.incidents
     indices = detector.alarm_rows.union(*map(rows_of_incident, incidents[-1:]))
     times = {index: time for index in indices if (time := rows.time(index)) is not None}
@@ -462,7 +462,7 @@ def _with_alarms(shown: ShownIncidents, detector: StreamDetector, rows: _Applied
 
 
 def _codes_of(incidents: tuple[Incident, ...]) -> set[float]:
-    """Return the codes of the categories in the reasons for incidents; the missing category has no text."""
+    """Return the codes of the categories in the reasons for incidents, without the code of a missing category."""
     reasons = (reason for incident in incidents for reason in incident.reasons if reason.count is not None)
     return {reason.value for reason in reasons} - {MISSING_CODE}
 

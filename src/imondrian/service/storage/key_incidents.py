@@ -1,8 +1,9 @@
 """The table with the open incident and the latest alarms of each key, as of a snapshot: one value per key.
 
-A snapshot is complete when the file of the fleet is saved, which is not part of a transaction of this table. So a key
-may have two values: that of the last snapshot, and that of one that was interrupted. Each has the number of the last
-journal entry that it includes, and the number in the file of the fleet shows which value is used.
+A snapshot is complete when the file of the fleet is saved. Saving that file is not part of the transaction that writes
+this table, so a key may have two values: one of the last complete snapshot, and one of an interrupted snapshot. Each
+value has the number of the last journal entry that it includes; the number in the file of the fleet determines which
+value is used.
 """
 
 import sqlite3
@@ -42,6 +43,6 @@ class KeyIncidentTable:
         self._database.executemany("INSERT OR REPLACE INTO key_incidents VALUES (?, ?, ?, ?, ?)", rows)
 
     def remove_others(self, detector: int, number: int, keys: Iterable[str]) -> None:
-        """Delete what other snapshots than the one after the journal entry `number` stored for keys."""
+        """Delete the contents of keys from all snapshots except the one after the journal entry `number`."""
         sql = "DELETE FROM key_incidents WHERE detector = ? AND key = ? AND (number != ? OR content = x'')"
         self._database.executemany(sql, [(detector, key, number) for key in keys])

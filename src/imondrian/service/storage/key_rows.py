@@ -1,7 +1,7 @@
-"""The keys of a detector: the latest figures of each, and its rows since the last snapshot.
+"""The keys of a detector in memory: the latest figures of each key, and its rows since the last snapshot.
 
-Earlier rows are in the table of `latest_rows.py`. What is here is not stored
-itself: it is restored from that table and the journal.
+Earlier rows are in the table of `latest_rows.py`. After a restart, all of it is restored from that table and the
+journal.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ class RowPortion(NamedTuple):
     forgotten: list[str]
 
     def write(self, detector: int, store: Store) -> None:
-        """Store the rows; a forgotten key may have come back, and then has only its new rows."""
+        """Store the rows; a key that was forgotten and has come back keeps only its new rows."""
         store.latest_rows.remove(detector, self.forgotten)
         store.latest_rows.add(detector, self.rows)
 
@@ -43,15 +43,15 @@ class KeyRows:
     summaries : dict
         The latest figures of each key.
     latest : KeySummary or None
-        The figures of the key that had the latest row; it may have been forgotten since.
+        The figures of the key that had the latest row, even if the key has been forgotten since.
     """
 
     def __init__(self, n_features: int, summaries: Iterable[tuple[str, KeySummary]] = ()) -> None:
         self._n_features = n_features
         self.summaries: dict[str, KeySummary] = dict(summaries)
         self.latest = max(self.summaries.values(), key=lambda summary: summary.time, default=None)
-        self._recent: dict[str, deque[LearnedRow]] = {}  # since the last snapshot
-        self._forgotten: set[str] = set()  # since the last snapshot; their stored rows are no longer used
+        self._recent: dict[str, deque[LearnedRow]] = {}  # rows since the last snapshot, by key
+        self._forgotten: set[str] = set()  # keys forgotten since the last snapshot; their stored rows are not used
 
     def add(self, rows: list[LearnedRow]) -> None:
         """Add rows."""
@@ -83,5 +83,5 @@ class KeyRows:
             yield RowPortion([(key, list(self._recent[key])) for key in some], list(forgotten & set(some)))
 
     def clear_saved(self) -> None:
-        """Drop the rows that `portions` has returned, once they are stored."""
+        """Drop the rows that `portions` has yielded, once they are stored."""
         self._recent, self._forgotten = {}, set()

@@ -1,7 +1,7 @@
 """What is shown of the incidents of a detector with a key: their ids, and the times of their rows.
 
-All of it follows from the journal, so a replay produces the same; a snapshot contains what is needed to go on: a few
-values of the detector, in the file of the fleet, and one value per key, in the table of `key_incidents.py`.
+All of it follows from the journal, so a replay produces the same. A snapshot stores it in two places: a few values of
+the detector in the file of the fleet, and one value per key in the table of `key_incidents.py`.
 """
 
 import json
@@ -31,7 +31,7 @@ from imondrian.service.storage.incident_log import (
 from imondrian.service.storage.key_incidents import StoredContent
 from imondrian.service.storage.key_rows import KEYS_PER_TRANSACTION
 
-N_CLOSED = 256  # closed incidents that are shown; all open ones are
+N_CLOSED = 256  # closed incidents that are shown, besides all open ones
 
 
 class KeyedIncident(NamedTuple):
@@ -87,7 +87,7 @@ class KeyedIncidentLog:
         self._changed.add(row.key)
 
     def record(self, event: KeyedEvent) -> PendingEvent:
-        """Record that an incident opened or closed; return what is announced."""
+        """Record that an incident opened or closed; return the event to announce."""
         key, incident, row = event.row.key, event.incident, event.row
         time = RowTime(row.time, row.own_time)
         found = self._open.get(key)
@@ -119,7 +119,7 @@ class KeyedIncidentLog:
             self._keep_alarms(key, rows if incident is None else rows | rows_of_incident(incident))
 
     def _keep_alarms(self, key: str, needed: Collection[int]) -> None:
-        """Drop the times of other alarms of a key than those of the needed rows."""
+        """Drop the times of the alarms of a key, except those of the needed rows."""
         times = self._alarms.pop(key, {})
         kept = {row: time for row, time in times.items() if row in needed}
         if kept:
@@ -128,7 +128,7 @@ class KeyedIncidentLog:
             self._changed.add(key)
 
     def forget(self, key: str, entry: Entry) -> PendingEvent | None:
-        """Forget a key; return the end of its open incident, if there is one."""
+        """Forget a key; return the closing of its open incident, if there is one."""
         self._alarms.pop(key, None)
         self._changed.add(key)
         if key not in self._open:
@@ -139,7 +139,7 @@ class KeyedIncidentLog:
         return _pending(entry, forgotten, entry.time, is_opening=False)
 
     def renumber(self, generation: int, entry: Entry) -> list[PendingEvent]:
-        """Start a new generation of ids after entries were lost; return the open incidents, which get new ids."""
+        """Start a new generation of ids after entries were lost; return openings of the open incidents with new ids."""
         self._generation, self._n_ids = generation, 0
         self._changed.update(self._open)
         with self._lock:
@@ -147,7 +147,7 @@ class KeyedIncidentLog:
         return [_pending(entry, each, entry.time, is_opening=True) for each in self._open.values()]
 
     def _next_id(self) -> str:
-        """Return a new id: keys that are forgotten and come back number their incidents from 0 again."""
+        """Return a new id. The number of an incident is not unique: a forgotten key that comes back restarts at 0."""
         self._n_ids += 1
         return f"{self._id}-{self._generation}-{self._n_ids - 1}"
 
@@ -214,7 +214,7 @@ class KeyedIncidentLog:
             yield some
 
     def content_of(self, key: str) -> bytes:
-        """Return the value that a snapshot stores for a key; empty if none is needed."""
+        """Return the value that a snapshot stores for a key, or no bytes if none is needed."""
         incident, alarms = self._open.get(key), self._alarms.get(key, {})
         if incident is None and not alarms:
             return b""
@@ -292,7 +292,7 @@ def _restored(id_: Any, key: Any, incident: Any, times: Any, end: Any) -> KeyedI
 
 
 def _number_in_id(each: KeyedIncident) -> int:
-    """Return the last number in the id of an incident: all open ones have the same generation."""
+    """Return the last number in the id of an incident, which orders open incidents: all have the same generation."""
     return int(each.id.rpartition("-")[2])
 
 

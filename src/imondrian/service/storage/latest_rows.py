@@ -39,7 +39,7 @@ class LatestRowsTable:
         self._database = database
 
     def summaries(self, detector: int) -> Iterator[tuple[str, KeySummary]]:
-        """Yield the latest figures of each key, without reading its rows; damaged ones are left out."""
+        """Yield the latest figures of each key, without reading its rows; damaged figures are left out."""
         sql = "SELECT key, n_rows, time, score, surprise, is_anomaly FROM latest_rows WHERE detector = ?"
         for key, *values in self._database.execute(sql, (detector,)).fetchall():
             if isinstance(key, str) and tuple(map(type, values)) == (int, float, float, float, int):
@@ -47,7 +47,7 @@ class LatestRowsTable:
                 yield key, KeySummary(n_rows, time, score, surprise, bool(is_anomaly))
 
     def rows(self, detector: int, key: str, n_values: int) -> list[LearnedRow]:
-        """Return the latest rows of a key, with `n_values` values each; none if there are none, or they are damaged."""
+        """Return the latest rows of a key, with `n_values` values each; no rows if they are missing or damaged."""
         content = self._content(detector, key)
         return _rows_from(key, content, n_values) if content else []
 
@@ -60,7 +60,7 @@ class LatestRowsTable:
             self._database.execute("INSERT OR REPLACE INTO latest_rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def _content(self, detector: int, key: str) -> bytes:
-        """Return the stored rows of a key as bytes; empty if there are none, or they are damaged."""
+        """Return the stored rows of a key as bytes; no bytes if they are missing or damaged."""
         sql = "SELECT content, digest FROM latest_rows WHERE detector = ? AND key = ?"
         content, digest = self._database.execute(sql, (detector, key)).fetchone() or (b"", b"")
         is_valid = isinstance(content, bytes) and digest == digest_of(detector, key, content)
@@ -96,7 +96,7 @@ def _line(row: LearnedRow) -> bytes:
 
 
 def _split(content: bytes) -> tuple[bytes, list[str | None]]:
-    """Return the rows as bytes, and their own times; all are None if no row has one."""
+    """Return the rows as bytes, and the times that they carried, or None for each if no row carried a time."""
     lines, encoded = split_pair(content)
     return lines, json.loads(encoded) if encoded else [None] * N_ROWS_KEPT
 

@@ -1,7 +1,7 @@
-"""Removes all data of detectors in portions, so that other requests do not wait long for the writer.
+"""Removal of all data of detectors in portions, so that other requests do not wait long for the writer.
 
-The first portion is small, and records that the detector is removed. If the service ends before the last portion, the
-next start continues.
+The first portion is small, and records that the detector is removed. If the service ends before the last portion, it
+continues at the next start.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from imondrian.service.storage.sqlite import free_pages
 
 _SECONDS_PER_PORTION = 0.03
 _ROWS_AT_ONCE, _EVENTS_AT_ONCE, _PAGES_AT_ONCE = 10, 100, 100  # between two looks at the clock
-_TABLES = {  # and what identifies a row
+_TABLES = {  # tables with data of a detector, and the columns that identify a row
     "entries": "detector, number",
     "versions": "detector, number",
     "silences": "detector, number",
@@ -28,7 +28,7 @@ _TABLES = {  # and what identifies a row
     "announced": "rowid",
     "announced_events": "rowid",
 }
-Describe = Callable[[dict[str, Any]], dict[str, Any]]  # a stored open incident to its current description
+Describe = Callable[[dict[str, Any]], dict[str, Any]]  # turns a stored open incident into its current description
 
 
 def as_stored(incident: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Removals:
         return [detector for (detector,) in self._database.execute(sql)]
 
     def start(self, detector: int, describe: Describe = as_stored) -> RemovalPortion:
-        """Remove a detector, and a first portion of its data; everything, if it has little."""
+        """Remove a detector, and delete a first portion of its data, which may be all of it."""
         values = (detector, time.time(), self._events.last_id())
         self._database.execute("INSERT OR IGNORE INTO removals VALUES (?, ?, ?, 0)", values)
         self._database.execute("DELETE FROM detectors WHERE id = ?", (detector,))
@@ -79,7 +79,7 @@ class Removals:
         sql = "SELECT time, last_event, n_closed FROM removals WHERE detector = ?"
         row = self._database.execute(sql, (detector,)).fetchone()
         if row is None:
-            return  # it is finished
+            return  # the removal is finished
         removed, last_event, n_closed = row
         while self._events.remove_some(detector, last_event, _EVENTS_AT_ONCE):
             yield []
@@ -100,7 +100,7 @@ class Removals:
         return self._events.close_incidents(detector, incidents, removed, "the detector was removed")
 
     def _skip(self, taken: list[dict[str, Any] | None]) -> list[StoredEvent]:
-        """Announce nothing: so many events are not kept; these closings would displace others of the same removal."""
+        """Give up closings beyond `N_EVENTS_KEPT`: they would displace other closings of the same removal."""
         self._events.give_up(len(taken))
         return []
 

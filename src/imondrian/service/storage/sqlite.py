@@ -1,4 +1,4 @@
-"""The SQLite database file: its tables, opening it, detecting a damaged write-ahead log, rescuing its contents.
+"""Open the SQLite database file: create its tables, detect a damaged write-ahead log, rescue what is readable.
 
 SQLite silently ignores a damaged end of the write-ahead log, so the log is inspected before the database is opened.
 """
@@ -146,9 +146,9 @@ def open_or_rescue(path: Path) -> tuple[sqlite3.Connection, list[str]]:
 
 
 def _fill_to_length(path: Path) -> None:
-    """Fill a file that lacks its last pages with zeros: SQLite refuses to open it otherwise, and nothing is rescued.
+    """Append zeros to a file that lacks its last pages, since SQLite would refuse to open it, even for a rescue.
 
-    If the pages are in the write-ahead log, they replace the zeros.
+    If the write-ahead log contains the missing pages, they replace the zeros.
     """
     if not path.exists():
         return
@@ -216,7 +216,7 @@ def _prepare(database: sqlite3.Connection) -> int | None:
     has_open_incidents = _has_table(database, "open_incidents")
     database.executescript(_TABLES)
     if not has_open_incidents:
-        with suppress(sqlite3.DatabaseError):  # damaged events are not valid JSON
+        with suppress(sqlite3.DatabaseError):  # a damaged event may not be valid JSON
             database.execute(_OPEN_INCIDENTS)
     return n_read
 
@@ -227,13 +227,14 @@ def _has_table(database: sqlite3.Connection, name: str) -> bool:
 
 
 def free_pages(database: sqlite3.Connection, max_pages: int) -> int:
-    """Return unused pages to the file system, and return how many: none if the file was created without that option.
+    """Return unused pages to the file system, and return their number.
 
-    As many as are in use are kept: the next snapshot needs them.
+    As many unused pages as used ones are kept, since the next snapshot needs them. If the file was created without
+    incremental vacuum, nothing is returned to the file system.
     """
     n_unused, n_pages = (_pragma(database, name) for name in ("freelist_count", "page_count"))
     for _ in range(min(2 * n_unused - n_pages, max_pages)):
-        database.execute("PRAGMA incremental_vacuum(1)")  # given more pages, Python would free only the first
+        database.execute("PRAGMA incremental_vacuum(1)")  # with a larger number, Python would still free only one page
     return n_unused - _pragma(database, "freelist_count")
 
 
@@ -261,9 +262,9 @@ def is_intact(database: sqlite3.Connection) -> bool:
 
 
 def rescue(damaged: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Copy everything readable of a damaged file to a new one, which replaces it; keep the old one as `.damaged`.
+    """Replace a damaged file by a new one with everything readable; keep the damaged file as `.damaged`.
 
-    A detector whose own row is unreadable gets one without a name, so that it is set aside with its data. Without that
+    A detector whose row is unreadable gets a row without a name, so that it is set aside with its data. Without that
     row, the next new detector could get its id, and with it the old data.
     """
     copy, damaged_path = _copy_path(path), path.with_name(f"{path.name}.damaged")
@@ -307,7 +308,7 @@ def _copy_rows(damaged: sqlite3.Connection, database: sqlite3.Connection, table:
 
 
 def _copy_last_ids(damaged: sqlite3.Connection, database: sqlite3.Connection) -> None:
-    """Copy the last ids of detectors and events, so that those of deleted ones are not used again."""
+    """Copy the last ids of detectors and events, so that ids of deleted detectors and events are not used again."""
     with suppress(sqlite3.DatabaseError):
         copied = dict(database.execute(_LAST_IDS).fetchall())
         for name, last in damaged.execute(_LAST_IDS).fetchall():

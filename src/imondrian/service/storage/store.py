@@ -30,8 +30,8 @@ _N_SNAPSHOTS = 2  # per detector: the previous one is used if the last one is da
 _MAX_FREED_PAGES = 50_000  # returned to the file system at once
 _FILLER_BYTES = 2**20
 _PAGES_PER_STEP = 1_000  # of a backup; between two steps, requests are stored
-_SECONDS_BETWEEN_TRIES = 0.01  # of a step, while a transaction is open
-_SPARE_BYTES = 64 * 2**20  # that a backup leaves free on the disk
+_SECONDS_BETWEEN_TRIES = 0.01  # of a step of a backup, while a transaction is open
+_SPARE_BYTES = 64 * 2**20  # disk space that a backup leaves free
 
 
 class StoredDetector(NamedTuple):
@@ -77,15 +77,15 @@ class Store:
     events : EventTable
         The stored events of incidents.
     latest_rows : LatestRowsTable
-        The latest rows of the keys of detectors.
+        The latest rows of each key of detectors with a key.
     key_incidents : KeyIncidentTable
-        The open incidents and latest alarms of the keys of detectors.
+        The open incident and the latest alarms of each key.
     removals : Removals
         Removes detectors.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.versions = current_versions()  # under which new entries are written
+        self.versions = current_versions()  # recorded with new entries
         self._with_versions: set[int] = set()  # detectors for which these versions are recorded
         self._path = path = folder / FILE
         with _storage_errors(path):
@@ -97,12 +97,13 @@ class Store:
         self.removals = Removals(self._database, self.events)
 
     def backup(self, files: Sequence[AttachedFile] = ()) -> tuple[IO[bytes], int]:
-        """Copy the file while other threads change it; return an open copy without a name, and its size.
+        """Copy the database while other threads change it; return the copy, opened for reading, and its size.
 
-        The copy also contains `files`, in a table from which `attached_files` reads them.
+        The copy also contains `files`, in a table that `attached_files` and `attached_chunks` read. The copy has no
+        name, so it disappears when it is closed.
 
         SQLite copies the pages in steps, and repeats those that a transaction of this connection has changed
-        meanwhile: the copy has the state after one of the transactions. It disappears when it is closed.
+        meanwhile, so the copy has the state after one of the transactions.
 
         Raises
         ------
@@ -128,13 +129,13 @@ class Store:
                 path.unlink(missing_ok=True)
 
     def attached_files(self) -> list[int]:
-        """Return the detectors of the files that a backup contains; none, unless it was just restored."""
+        """Return the detectors that have an attached file; there are none unless a backup was just restored."""
         with _storage_errors():
             sql = "SELECT DISTINCT detector FROM key_files WHERE typeof(detector) = 'integer'"
             return [detector for (detector,) in self._database.execute(sql)]
 
     def attached_chunks(self, detector: int) -> Iterator[bytes]:
-        """Yield the content of an attached file in pieces; raise DamagedFileError if one is missing or damaged."""
+        """Yield the content of an attached file in pieces; raise DamagedFileError if a piece is missing or damaged."""
         is_valid = "typeof(position) = 'integer' AND typeof(content) = 'blob'"
         sql = (
             f"SELECT CASE WHEN {is_valid} THEN position END, CASE WHEN {is_valid} THEN content END"  # noqa: S608 (no input)
@@ -151,10 +152,10 @@ class Store:
                 return
         except sqlite3.DatabaseError as error:
             _raise_unless_damaged(error)
-        raise DamagedFileError(f"The file with its keys in the backup is damaged: piece {n_chunks} cannot be used.")
+        raise DamagedFileError(f"The file with its keys is damaged in the backup: piece {n_chunks} cannot be used.")
 
     def remove_attached_files_except(self, detectors: Iterable[int]) -> None:
-        """Delete all attached files except those of some detectors."""
+        """Delete all attached files except those of the given detectors."""
         kept = list(detectors)
         marks = ", ".join("?" for _ in kept)
         self._database.execute(f"DELETE FROM key_files WHERE detector NOT IN ({marks})", kept)  # noqa: S608 (only marks)
@@ -191,7 +192,7 @@ class Store:
     # -- detectors ----------------------------------------------------------------------------------------------
 
     def detectors(self) -> list[tuple[int, str | None]]:
-        """Return the id and name of each detector, oldest first; None instead of a name that is not text."""
+        """Return the id and name of each detector, oldest first; None replaces a damaged name, one that is not text."""
         with _storage_errors():
             rows = self._database.execute("SELECT id, name FROM detectors ORDER BY id").fetchall()
         return [(id_, name if isinstance(name, str) else None) for id_, name in rows]
@@ -218,7 +219,7 @@ class Store:
     # -- the journal --------------------------------------------------------------------------------------------
 
     def add_entries(self, detector: int, entries: list[Entry]) -> None:
-        """Insert entries, and the current versions if they differ from those of the entry before."""
+        """Insert entries; record the current versions if they differ from those recorded for earlier entries."""
         if detector not in self._with_versions:
             self._add_versions(detector, entries[0].number)
         self._database.executemany(
@@ -236,7 +237,7 @@ class Store:
         self._with_versions.add(detector)
 
     def first_number(self, detector: int) -> int:
-        """Return the number of the first entry; 0 if there is none."""
+        """Return the number of the first entry, or 0 if there are no entries."""
         with _storage_errors():
             sql = "SELECT min(number) FROM entries WHERE detector = ?"
             return int(self._database.execute(sql, (detector,)).fetchone()[0] or 0)
@@ -259,7 +260,7 @@ class Store:
         return entries
 
     def other_versions(self, detector: int, first: int, last: int) -> list[Versions]:
-        """Return the versions, other than the current ones, under which entries were written; {} if unknown."""
+        """Return the versions recorded for the entries `first` to `last`, except the current ones; {} means unknown."""
         sql = "SELECT number, content FROM versions WHERE detector = ? AND number <= ? ORDER BY number DESC"
         with _storage_errors():
             rows = self._database.execute(sql, (detector, last)).fetchall()
@@ -284,8 +285,8 @@ class Store:
     def cut(self, detector: int, snapshot_number: int, number: int, following: Entry | None = None) -> int:
         """Discard everything after entry `number`, and snapshots after `snapshot_number`.
 
-        Entries are moved to the table `damaged`, and the method returns how many; everything else is deleted. Then the
-        entry `following` is added, if any.
+        Entries are moved to the table `damaged`; everything else is deleted. Then the entry `following`, if given, is
+        added. Return the number of entries that were moved.
         """
         after = (detector, number)
         n_lost = self._count("entries", after)
@@ -318,7 +319,7 @@ class Store:
     # -- snapshots and replies ----------------------------------------------------------------------------------
 
     def add_snapshot(self, detector: int, number: int, content: bytes, history: bytes = b"") -> None:
-        """Insert a snapshot; delete all older ones except the previous, and the entries that are no longer needed."""
+        """Insert a snapshot; delete snapshots before the previous one, and entries that are no longer needed."""
         values = (detector, number, content, history, digest_of(number, content, history))
         self._database.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", values)
         latest = self._snapshot_numbers(detector)[:_N_SNAPSHOTS]
@@ -345,7 +346,7 @@ class Store:
             yield Snapshot(number, content, history) if is_valid else Snapshot(number, b"", b"")
 
     def add_replies(self, detector: int, replies: list[SavedReply], oldest: int) -> None:
-        """Insert replies, and delete those to entries before `oldest`."""
+        """Insert replies, and delete the replies to entries before `oldest`."""
         rows = [
             (detector, number, request, request_digest, *reply, digest_of(request, request_digest, *reply))
             for number, request, request_digest, reply in replies
@@ -376,7 +377,7 @@ class Store:
 
 def _attach(copy: sqlite3.Connection, files: Sequence[AttachedFile]) -> None:
     """Put files into the copy of a database."""
-    copy.execute("PRAGMA synchronous = OFF")  # the copy has no value if it is not complete
+    copy.execute("PRAGMA synchronous = OFF")  # a copy that is not complete is never used
     with copy:
         for file in files:
             rows = ((file.detector, position, chunk) for position, chunk in enumerate(file.chunks()))
@@ -396,7 +397,7 @@ def _configuration(name: str, text: Any) -> dict[str, Any]:
 
 
 def _versions(text: Any) -> Versions:
-    """Return recorded versions; {}, which means unknown, if they are damaged."""
+    """Return recorded versions, or {} (unknown) if they are damaged."""
     try:
         found = json.loads(text) if isinstance(text, str) else {}
     except (ValueError, RecursionError):

@@ -29,8 +29,8 @@ class Writer:
     Attributes
     ----------
     snapshot_slot : semaphore
-        Held by a worker while it makes and writes a snapshot: that needs several times the memory of its detector, and
-        at the shutdown all workers make one.
+        Held by a worker while it makes and writes a snapshot, which needs several times the memory of its detector. At
+        the shutdown, all workers make a snapshot.
     """
 
     def __init__(self, store: Store) -> None:
@@ -40,14 +40,15 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="imondrian-writer", daemon=True)
         self.snapshot_slot = threading.Semaphore(_SNAPSHOTS_AT_ONCE)
         self._thread.start()
-        self.failure: StorageError | None = None  # of the last transaction; None if it succeeded or had another error
+        # the StorageError of the last transaction; None if it succeeded or raised another error
+        self.failure: StorageError | None = None
 
     def submit(self, operation: Operation, on_done: Callable[[Future[Any]], None] | None = None) -> Future[Any]:
         """Queue an operation; the future gets its result when the changes are on the disk, or the error.
 
         An operation may run twice: again if the transaction that it shared with others was rolled back.
         `on_done` is called with the future in the thread of the writer, in the order of the operations. A callback that
-        is added to the returned future may run in the calling thread instead, after those of later operations.
+        is added to the returned future may run in the calling thread instead, after callbacks of later operations.
         """
         done: Future[Any] = Future()
         if on_done is not None:
@@ -72,7 +73,7 @@ class Writer:
             self._queue.put(job)
 
     def retry(self) -> StorageError | None:
-        """Try a large transaction if the last one failed; return the error, or None if it succeeds."""
+        """If the last transaction failed, try a large one; return the error, or None if the last one succeeded."""
         if self.failure is not None:
             with suppress(StorageError):
                 self.write(Store.write_filler)
@@ -95,7 +96,7 @@ class Writer:
                 return
 
     def _next_batch(self) -> tuple[list[_WriteJob], bool]:
-        """Wait for a job, and return it with the others in the queue, and whether the queue is closed."""
+        """Wait for a job; return it with the jobs queued behind it, and whether the queue is closed."""
         batch: list[_WriteJob] = []
         job = self._queue.get()
         while job is not None:

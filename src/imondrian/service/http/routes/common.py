@@ -42,9 +42,9 @@ async def raise_if_disconnected(request: Request) -> None:
 
 
 async def parse_body(request: Request, parse: Callable[[bytes], Parsed], *, is_change: bool = False) -> Parsed:
-    """Return the parsed body of a request; a long one is parsed in another thread, one at a time.
+    """Return the parsed body of a request; long bodies are parsed in another thread, one at a time.
 
-    A long one is not parsed for a client that has disconnected, except if it contains points to learn or forget.
+    If the client has disconnected, a long body is parsed only if it contains points to learn or forget (`is_change`).
     """
     body = await request.body()
     if len(body) < _SMALL_BODY:
@@ -56,9 +56,9 @@ async def parse_body(request: Request, parse: Callable[[bytes], Parsed], *, is_c
 
 
 async def json_response(make: Callable[[], BaseModel], status: int = 200) -> Response:
-    """Make a response in another thread; the caller holds a slot, which limits how many are made at once.
+    """Make a response in another thread: writing a lot of JSON in the event loop would block all other requests.
 
-    The event loop only sends it: writing a lot of JSON there would block all other requests.
+    The caller holds a slot, which limits how many responses are made at the same time.
     """
     content = await run_in_threadpool(lambda: make().model_dump_json().encode())
     return Response(content, status, media_type=JSON)
@@ -85,7 +85,7 @@ async def large_response(
 
 @asynccontextmanager
 async def copy_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
-    """Wait for a slot for a private copy of a detector, and reserve the memory for it, if the client still waits."""
+    """Wait for a slot to copy a detector, and reserve memory for the copy, unless the client has disconnected."""
     async with request.app.state.copy_limit.slot():
         await raise_if_disconnected(request)
         with request.app.state.memory.reserved(handle.worker.summary.copy_bytes):
@@ -94,7 +94,7 @@ async def copy_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[N
 
 @asynccontextmanager
 async def read_slot(request: Request, handle: DetectorHandle) -> AsyncIterator[None]:
-    """Wait for a slot to read the shared copy of a detector, without occupying a thread, if the client still waits."""
+    """Wait, without occupying a thread, for the slot to read the shared copy of a detector."""
     async with request.app.state.read_limit.slot(handle.worker):
         await raise_if_disconnected(request)
         yield
@@ -110,7 +110,7 @@ async def key_slot(request: Request, handle: DetectorHandle, n_keys: int = 1) ->
 
 @asynccontextmanager
 async def create_slot(request: Request) -> AsyncIterator[None]:
-    """Wait for the slot to create or restore a detector, without occupying a thread, if the client still waits."""
+    """Wait, without occupying a thread, for the slot to create or restore a detector."""
     async with request.app.state.create_limit.slot():
         await raise_if_disconnected(request)
         yield

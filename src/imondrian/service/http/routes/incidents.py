@@ -33,7 +33,7 @@ async def of_detector(
 ) -> Response:
     """Return the latest incidents of a detector: up to 64 of anomalies and 64 of missing data; open ones first.
 
-    For a detector with a key, all open ones and up to 256 closed ones are returned, within the limit.
+    For a detector with a key, all open incidents and up to 256 closed ones, within the limit.
     """
     return await large_response(request, partial(incidents_of, [handle_of(request, name)], limit, only_open=open))
 
@@ -44,7 +44,7 @@ async def of_all(
     limit: _Limit = 100,
     open: _Open = False,  # noqa: A002, FBT002
 ) -> Response:
-    """Return the incidents of all detectors: open ones first, then the latest."""
+    """Return the latest incidents of all detectors: open ones first, then by time, latest first."""
     return await large_response(request, partial(incidents_of, registry_of(request).all(), limit, only_open=open))
 
 
@@ -58,7 +58,9 @@ async def events(
     last_event_id: Annotated[
         str | None, Header(pattern=_EVENT_ID, description="Begin after this event; by default, only new events.")
     ] = None,
-    follow: Annotated[bool, Query(description="Wait for more events; if false, the response ends.")] = True,  # noqa: FBT002
+    follow: Annotated[  # noqa: FBT002
+        bool, Query(description="Wait for more events; if false, the response ends after the latest one.")
+    ] = True,
 ) -> Response:
     """Send an event whenever an incident opens or closes, as server-sent events; the latest 10,000 are kept.
 
@@ -73,7 +75,7 @@ async def events(
 
 
 class _EventResponse(StreamingResponse):
-    """The events of one listener, who is counted while the response is sent; 503 if there are too many."""
+    """The events for one listener, who is counted while the response is sent; 503 if there are too many listeners."""
 
     def __init__(self, listeners: Listeners, after: int | None, ending: asyncio.Event, *, follow: bool) -> None:
         stream = listeners.stream(after, ending, follow=follow)

@@ -53,9 +53,10 @@ async def listed(
 async def forget(
     request: Request, name: Name, key: Annotated[str, Path(max_length=MAX_KEY_LENGTH, examples=["web-1"])]
 ) -> Response:
-    """Forget a key and its detector, but not what the common forest has learned; return how many rows it had.
+    """Forget a key and its detector, and return how many rows the key had.
 
-    If a point with this key arrives later, the key starts again like a new one.
+    The forest common to all keys keeps what it has learned. If a point with this key arrives later, the key starts
+    again like a new one.
     """
     worker = handle_of(request, name).worker
     content = json.dumps(checked_key(key, "The key")).encode()

@@ -50,7 +50,7 @@ Schema = TypeVar("Schema", bound=BaseModel)
     responses={200: {"model": Description}, **problems(409, 413, 422, 503, 504, 507)},
 )
 async def create(request: Request, name: Name) -> Response:
-    """Create a detector; if one with the same configuration exists, nothing changes."""
+    """Create a detector; if it exists already, with the same configuration, nothing changes."""
     registry = registry_of(request)
     configuration = await parse_body(request, partial(_configuration, registry.limits))
     async with create_slot(request):
@@ -82,7 +82,7 @@ async def get(request: Request, name: Name) -> Response:
     responses=problems(404, 413, 422, 429, 503, 504, 507),
 )
 async def change(request: Request, name: Name) -> Response:
-    """Change the threshold, the rules for incidents or the silence of a detector; all that it has learned remains.
+    """Change the threshold, the rules for incidents or the silence of a detector, which keeps all that it has learned.
 
     Rules by feature (`side`, `ignore_within`) are replaced as a whole. Repeating the request changes nothing.
     """
@@ -158,7 +158,8 @@ async def restore(request: Request, name: Name) -> Response:
     if is_new and request_id is None:  # with an id, `submit` returns the saved reply
         reply = reply_to(NEW_MODEL, handle.worker.summary.n_seen)
         return Response(reply.content, reply.status, media_type=JSON)
-    done = await run_in_threadpool(handle.worker.submit, MODEL, content, 0, request_id)  # computes a digest
+    # in a thread, because `submit` computes a digest
+    done = await run_in_threadpool(handle.worker.submit, MODEL, content, 0, request_id)
     reply = await request.app.state.futures.wrap(done)
     return Response(reply.content, reply.status, media_type=JSON)
 

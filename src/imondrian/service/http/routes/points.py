@@ -1,4 +1,4 @@
-"""Routes for points: learn, forget, score and explain them; and the latest rows."""
+"""Routes that learn, forget, score and explain points, and that return the latest rows."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -85,10 +85,10 @@ def _max_points(request: Request) -> int:
     responses=problems(404, 413, 422, 429, 503, 504, 507),
 )
 async def learn(request: Request, name: Name) -> Response:
-    """Score points, report which are anomalies, then learn them; they are on the disk before the response is sent.
+    """Score points, report which are anomalies, and learn them; they are on the disk before the response is sent.
 
-    A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice, while
-    its reply is among the last 10,000 (64 MB) of the detector.
+    A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice. This
+    holds as long as the reply is among the last 10,000 (64 MB) of the detector.
     """
     handle = handle_of(request, name)
     return await _change(request, handle, *await _entry(request, handle))
@@ -113,7 +113,7 @@ async def _entry(request: Request, handle: DetectorHandle) -> tuple[str, bytes, 
     responses=problems(404, 413, 422, 429, 503, 504, 507),
 )
 async def forget(request: Request, name: Name) -> Response:
-    """Forget points of the window exactly; the threshold and the drift monitor still count their scores."""
+    """Forget points as if the window had never held them; the threshold and the drifts still count their scores."""
     handle = handle_of(request, name)
     refuse_key(handle, "single points cannot be forgotten; forget a key instead (DELETE /detectors/{name}/keys/{key})")
     points = (await _rows(request, handle, _max_points(request), is_change=True)).points
@@ -127,7 +127,7 @@ async def forget(request: Request, name: Name) -> Response:
     responses=problems(404, 413, 422, 503),
 )
 async def score(request: Request, name: Name) -> Response:
-    """Score points without learning them; does not wait for points that are being learned."""
+    """Score points without learning them, and without waiting for points that are being learned."""
     handle = handle_of(request, name)
     rows = await _rows(request, handle, _max_points(request))
     if isinstance(rows, KeyedRows):
@@ -145,7 +145,7 @@ async def score(request: Request, name: Name) -> Response:
     responses=problems(404, 413, 422, 503),
 )
 async def explain(request: Request, name: Name) -> Response:
-    """Divide the scores of points among the features, without learning them."""
+    """Divide the score of each point among the features, without learning the points."""
     handle = handle_of(request, name)
     limits = registry_of(request).limits
     max_points = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))

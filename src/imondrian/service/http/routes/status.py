@@ -14,7 +14,7 @@ router = APIRouter(tags=["status"])
 
 @router.get("/health", responses={503: {"model": Health}, **problems()})
 async def health(request: Request, response: Response) -> Health:
-    """Report whether data can be stored and all detectors work; list damage at the start and failed notifications."""
+    """Report whether data can be stored and all detectors work; list earlier damage and failed notifications."""
     registry = registry_of(request)
     failure = registry.writer.failure and await run_in_threadpool(registry.writer.retry)
     current = [*registry.problems(), *([] if failure is None else [str(failure)])]
