@@ -291,7 +291,7 @@ CATEGORICAL = click.option(
     "--categorical",
     multiple=True,
     metavar="A,B",
-    help="Columns of numbers that are categories, such as codes; may be repeated. Columns of text always are.",
+    help="Columns of numbers that are categories, such as codes; may be repeated. Columns of text need not be named.",
 )
 CALENDAR = click.option(
     "--calendar", is_flag=True, help="Use the weekday and the hour of dates and times as categories."
@@ -439,11 +439,11 @@ ALARMS = grouped(
     integer_option(
         "--min-points",
         "Smallest number of anomalies that can open an incident. Even with 1, a single anomaly opens an incident only"
-        " if it is ten times rarer than the threshold; otherwise, the second one opens it.  [default: 1]",
+        " if it is ten times rarer than the threshold; otherwise, a second anomaly opens it.  [default: 1]",
     ),
     integer_option(
         "--cooldown",
-        "Number of rows after the end of an incident in which no incident opens.  [default: 0]",
+        "Number of rows, after an incident has closed, in which no other incident opens.  [default: 0]",
         smallest=0,
         metavar="ROWS",
     ),

@@ -135,7 +135,7 @@ def _set_times(axes: Axes, times: Array) -> float:
 
 
 def _segments(outline: _Outline, top: float) -> Array:
-    """Return both ends of all lines: a bar for each cut, a stem for each node; the stem of the root starts at the top."""
+    """Return both ends of all lines: a bar per cut, and a stem per node; the stem of the root starts at the top."""
     tree, inner, _, x, y = outline
     bars = [[x[tree.left[inner]], y[inner]], [x[tree.right[inner]], y[inner]]]
     above = np.where(np.arange(x.size) == 0, top, y[tree.parent[: x.size]])
