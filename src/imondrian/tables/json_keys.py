@@ -14,8 +14,8 @@ def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int
 
     A repeated key may be missed if its later values are null.
 
-    To decode the lines is slow, so keys are first counted by their colons. If there are as many keys as values in the
-    frame, or as values and nulls together, no key is repeated, and the lines are not decoded.
+    Decoding the lines is slow, so keys are first counted by their colons. If there are as many keys as values in the
+    frame, or as values and nulls together, the lines are not decoded.
 
     Parameters
     ----------
