@@ -18,7 +18,7 @@ _BY_FEATURE = {"side": "both", "ignore_within": "none"}  # rules for single feat
 class AlarmSettings(NamedTuple):
     """The settings that the user gave."""
 
-    threshold: float | str | None  # None: the default, or that of the detector
+    threshold: float | str | None  # None: the default, or the threshold of the resumed detector
     rules: dict[str, Any]  # some of the fields of IncidentRules
 
     @classmethod
@@ -47,7 +47,7 @@ class AlarmSettings(NamedTuple):
     def apply(self, detector: StreamDetector | Fleet) -> list[str]:
         """Change the settings of a detector or a fleet; return what has changed, in words.
 
-        Rules for other features remain.
+        Rules for features that the user did not name remain.
         """
         threshold, rules = detector.threshold, detector.rules
         merged = {name: {**getattr(rules, name), **self.rules.get(name, {})} for name in _BY_FEATURE}
@@ -91,7 +91,7 @@ def _changes(threshold: Any, new_threshold: Any, rules: IncidentRules, new_rules
 
 
 def _flat(rules: IncidentRules) -> dict[Any, Any]:
-    """Return all rules in one dictionary; the key of a rule for a feature is the pair of both names."""
+    """Return all rules in one dictionary; the key of a rule for a single feature is (rule, feature)."""
     by_feature = {(rule, name): value for rule in _BY_FEATURE for name, value in getattr(rules, rule).items()}
     return {name: getattr(rules, name) for name in _COUNTS} | by_feature
 

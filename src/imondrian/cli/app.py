@@ -1,4 +1,4 @@
-"""The commands and their options; the implementation of a command is imported when it runs."""
+"""The commands and their options; the code of a command is imported only when the command runs."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ _DEBUG = "IMONDRIAN_DEBUG"
 
 
 def main() -> NoReturn:
-    """Run the command line; an error in the input is printed as one line, with exit code 2."""
+    """Run the command line and exit; an error is printed as one line."""
     _make_streams_safe()
     raise_on_signals()
     try:
@@ -70,7 +70,7 @@ def _in_one_line(error: BaseException) -> str:
 
 
 class _Commands(click.Group):
-    """The group of commands; if the output pipe is closed, they end without an error."""
+    """A group of commands that end without an error if the reader of their output closes the pipe."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -95,7 +95,7 @@ def app() -> None:
     "output_options",
     OutputOptions,
     options.OUTPUT_TABLE,
-    click.option("--report", metavar="FILE", help="HTML report with plots to write: .html."),
+    click.option("--report", metavar="FILE", help="HTML report to write, with plots: .html."),
     click.option("--save", "model", metavar="FILE", help="Model file to write: .imf."),
 )
 @options.TOP
@@ -189,7 +189,7 @@ def explain(*, rows: str | None, **values: Any) -> None:
     WatchOptions,
     click.option("--follow", metavar="FILE", help="Read a file and wait for more lines, like tail -F."),
     click.option(
-        "--model", metavar="FILE", help="Model file of the detector, resumed if it exists, and saved at the end: .imf."
+        "--model", metavar="FILE", help="Model file of the detector (.imf): resumed if it exists, saved at the end."
     ),
     integer_option(
         "--save-every", "Also save the detector about every ROWS rows.  [default: only at the end]", metavar="ROWS"
@@ -197,8 +197,8 @@ def explain(*, rows: str | None, **values: Any) -> None:
     click.option(
         "--max-memory",
         metavar="SIZE",
-        help="With --by: upper bound on the memory for detectors, such as 500MB or 2GB. The least recently used keys"
-        " move to the model file; without --model they are dropped.  [default: no bound]",
+        help="With --by: upper bound on the memory for detectors, such as 500MB or 2GB. When it is reached, the least"
+        " recently used keys move to the model file; without --model they are dropped.  [default: no bound]",
     ),
     click.option("--explain", is_flag=True, help="Add an explanation to anomalies; slower."),
     click.option(
@@ -206,7 +206,7 @@ def explain(*, rows: str | None, **values: Any) -> None:
         type=click.Choice(["skip", "fail"]),
         default="skip",
         show_default=True,
-        help="Unusable rows: write the row with the error and continue, or stop.",
+        help="Unusable rows: write the row with the error and continue (skip), or stop (fail).",
     ),
     jobs_option(N_JOBS),
 )
@@ -230,10 +230,10 @@ def watch(*, quiet: bool, fail_on_anomaly: bool, **values: Any) -> None:
     Every input line becomes an output line of NDJSON: the record, its score and its label. With --incidents, only the
     openings and closings of incidents are written. DATA is a CSV, TSV or NDJSON file; the default is standard input.
 
-    With --by, every value of a column, such as a host, gets a detector of its own.
+    With --by, every value of a column, such as every host, gets its own detector.
 
-    If the model file exists, its detector goes on with what it has learned; the threshold and the rules for incidents
-    (--gap, --min-points, --cooldown, --side, --ignore-within) can be changed, the other options of the detector cannot.
+    If the model file exists, its detector is resumed. Then the threshold and the rules for incidents (--gap,
+    --min-points, --cooldown, --side, --ignore-within) can be changed; the other options of the detector cannot.
     """
     from imondrian.cli.commands.watch import watch as run
 
@@ -348,7 +348,7 @@ def _plot(kind: str, values: dict[str, Any]) -> None:
     click.option("--output", "-o", metavar="FILE", help="Page to write: .html.  [default: report.html]"),
 )
 def report(**values: Any) -> None:
-    """Watch a time series and write an HTML report: a picture, and its incidents with times and reasons.
+    """Watch a time series and write an HTML report: a plot, and the incidents with times and reasons.
 
     DATA is a table as for imondrian detect, with the rows in the order of time. For tables whose rows have no order,
     use imondrian detect --report.
@@ -362,7 +362,10 @@ def report(**values: Any) -> None:
 @options.MODEL
 @options.JSON
 def info(*, model: str, as_json: bool) -> None:
-    """Show the content of a model file, after checking every byte of it (but not the keys of a fleet)."""
+    """Check every byte of a model file, and show its content.
+
+    The keys of a fleet are not checked.
+    """
     from imondrian.cli.commands.info import info as run
 
     run(model, ConsoleOptions(as_json=as_json))
@@ -390,7 +393,7 @@ def info(*, model: str, as_json: bool) -> None:
         metavar="SECONDS",
         default=60.0,
         show_default=True,
-        help="Time limit per method and data set; a slower method runs on fewer folds or seeds, but at least one.",
+        help="Time limit per method and data set; a slower method runs on fewer folds or seeds, but on at least one.",
     ),
     click.option(
         "--jobs",
@@ -476,9 +479,10 @@ def serve(
 @click.option("--token-file", metavar="FILE", help="File with the access token.  [default: $IMONDRIAN_TOKEN]")
 @options.CONSOLE
 def backup(console_options: ConsoleOptions, *, file: str, url: str, token_file: str | None) -> None:
-    """Copy everything that a running service stores to FILE.
+    """Write a copy of all data of a running service to FILE.
 
-    To restore it, put it into an empty folder as imondrian.db, and start a service with that folder.
+    To restore the data, copy FILE into an empty folder as imondrian.db, and start a service with --data and that
+    folder.
     """
     from imondrian.cli.commands.backup import backup as run
 

@@ -11,9 +11,9 @@ from typing import Any, TextIO
 
 from imondrian.cli.options import ConsoleOptions
 
-_COMPILATION = "imondrian.compilation"  # the logger of the engine for kernels that are compiled
+_COMPILATION = "imondrian.compilation"  # the logger to which the engine reports that it compiles a kernel
 _BAR_DELAY = 1.0  # seconds before a progress bar appears
-_WIDTH = 160  # of lines that are not written to a terminal
+_WIDTH = 160  # characters per line, if the output is not a terminal
 Progress = Callable[[float], None]  # called with the share of the work that is done
 
 
@@ -36,7 +36,10 @@ class Console:
         print_to_stderr(f"imondrian: {text}")
 
     def print_result(self, as_json: dict[str, Any], print_on: Callable[[Any], None]) -> None:
-        """Print the result as JSON, or with a function that prints on a rich console."""
+        """Print the result: as JSON with --json, otherwise by calling `print_on` with a rich console.
+
+        With --quiet and without --json, print nothing.
+        """
         if self._options.as_json:
             self._results.write(json.dumps(as_json, allow_nan=False) + "\n")
         elif not self._options.quiet:

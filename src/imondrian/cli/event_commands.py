@@ -16,17 +16,17 @@ from typing import Any, NamedTuple, Self
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 
-_MAX_PENDING = 16  # further events wait, and with them the reading of the stream
+_MAX_PENDING = 16  # events in the queue; while it is full, the stream is not read
 _SIGNAL_SECONDS = 0.5  # how long a signal may stay unnoticed
-_KILL_SECONDS = 5.0  # to wait for a killed process to end
+_KILL_SECONDS = 5.0  # how long to wait for a killed process to end
 
 
 class _Event(NamedTuple):
     """An incident that opens or closes."""
 
-    line: str  # of NDJSON
-    variables: dict[str, str]  # environment variables
-    title: str  # in messages
+    line: str  # the event as a line of NDJSON
+    variables: dict[str, str]  # environment variables of the command
+    title: str  # the name of the event in messages
 
 
 def parse_command(text: str) -> list[str]:
@@ -43,7 +43,7 @@ def parse_command(text: str) -> list[str]:
 
 
 class EventCommands:
-    """Runs a command for each event, in a thread of its own; a context manager that waits for pending commands.
+    """Runs a command for each event, in a separate thread; the end of a `with` block waits for pending commands.
 
     A command that fails is reported on standard error and counted; the stream goes on.
 
@@ -86,7 +86,7 @@ class EventCommands:
                 self._queue.all_tasks_done.wait(_SIGNAL_SECONDS)
 
     def stop(self) -> None:
-        """Allow all pending commands together only `timeout` more seconds; safe in a signal handler."""
+        """Give all pending commands together at most `timeout` more seconds; safe in a signal handler."""
         self._deadline = min(self._deadline, time.monotonic() + self._timeout)
 
     def __enter__(self) -> Self:
@@ -131,7 +131,7 @@ class EventCommands:
                 stdin=subprocess.PIPE,
                 stdout=sys.stderr.fileno(),
                 env={**os.environ, **event.variables},
-                start_new_session=True,  # out of reach of Ctrl+C in a terminal; its children can be killed with it
+                start_new_session=True,  # Ctrl+C in a terminal does not end it, and its children can be killed with it
                 text=True,
                 encoding="utf-8",
             )

@@ -27,7 +27,7 @@ from imondrian.tables.feature_columns import time_values
 
 _SUBTITLE = "Found by an isolation Mondrian forest: rows that few random cuts isolate have high scores."
 _TWO_CLUSTERS = "two clusters"  # name of the rule "kmeans" in figures
-_MAX_EXPLAINED = 2000  # anomalies that the mean explanation is computed from
+_MAX_EXPLAINED = 2000  # largest number of anomalies from which the mean explanation is computed
 
 
 def write_html_report(

@@ -25,7 +25,7 @@ from imondrian.fleet.results import FleetResults
 from imondrian.tables.line_records import Parser
 
 _ALARMS = "alarms"  # key among the extra values of the model file
-_N_REPORTED = 10  # unusable rows that are reported on standard error, if rows are not written
+_N_REPORTED = 10  # if rows are not written, this many unusable rows are reported on standard error
 
 
 class _KeyedRow(NamedTuple):
@@ -136,13 +136,13 @@ class KeyedWatcher:
     def _rows_of_fleet(self, fleet: Fleet, rows: list[_KeyedRow]) -> list[int]:
         """Return the indices of the rows that the fleet learns, or counts as unusable.
 
-        A fleet that was created in Python may refuse unusable rows.
+        A fleet that was created in Python may refuse unusable rows; these are then left out.
         """
         counts_unusable = fleet.parameters["on_error"] == "skip"
         return [i for i, (row, key) in enumerate(rows) if key is not None and (row.error is None or counts_unusable)]
 
     def _learn(self, fleet: Fleet, keys: list[Key], values: list[list[Any]]) -> FleetResults:
-        """Score and learn rows; NaN stands for the values of unusable ones."""
+        """Score and learn rows; the values of unusable rows are replaced by NaN."""
         features = self._rows.features
         nothing = [np.nan] * len(features.names)
         filled = [row or nothing for row in values]

@@ -52,7 +52,7 @@ def check_output_path(path: str | None, extensions: tuple[str, ...] = ()) -> Non
         raise InvalidInputError(f"{path}: the folder {target.parent} does not exist.")
     if target.is_dir():
         raise InvalidInputError(f"{path} is a folder, not a file.")
-    is_special = target.exists() and not target.is_file()  # a pipe or a device: written in place, not renamed
+    is_special = target.exists() and not target.is_file()  # a pipe or a device, which is written in place
     if not os.access(target if is_special else target.parent, os.W_OK):
         raise InvalidInputError(f"{path}: no permission to write.")
 
@@ -64,7 +64,7 @@ def check_forest_options(options: ForestOptions) -> None:
 
 
 def parse_threshold(text: str | None) -> Any:
-    """Return a threshold as a stream detector accepts it: a probability, 0.5, or a string; None if there is none."""
+    """Return a --threshold as a stream detector accepts it, a number or a string; None if the option is not set."""
     if text is None:
         return None
     number = number_of_text(text)
@@ -74,7 +74,7 @@ def parse_threshold(text: str | None) -> Any:
 
 
 def contamination_from(text: str | None, default: Threshold) -> str:
-    """Return the contamination, a string, that is equivalent to a --threshold; if it is None, to the default."""
+    """Return the contamination, a string, that is equivalent to a --threshold, or to the default if it is not set."""
     return contamination_of(default if text is None else parse_threshold(text), "--threshold")
 
 
@@ -134,7 +134,7 @@ def check_key_options(
 
 
 def parse_bytes(text: str, name: str) -> int:
-    """Return the number of bytes of a size such as 500MB; raise InvalidInputError if it is something else.
+    """Return the number of bytes of a size such as 500MB; raise InvalidInputError if the text is not a size.
 
     Examples
     --------

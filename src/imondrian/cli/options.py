@@ -81,7 +81,7 @@ class OutputOptions(NamedTuple):
     model: str | None = None
 
     def files(self) -> dict[str, str]:
-        """Return the files to write, by content; standard output is not one."""
+        """Return the paths of the files to write, by what they contain, without standard output."""
         return {name: path for name, path in self._asdict().items() if path is not None and path != "-"}
 
 
@@ -107,7 +107,10 @@ class DetectorOptions(NamedTuple):
 
 
 class AlarmOptions(NamedTuple):
-    """Which rows of a stream are anomalies, and which anomalies form an incident; None: the default, or no change."""
+    """Which rows of a stream are anomalies, and which anomalies form an incident.
+
+    None: the default, or the value of the detector in the model file.
+    """
 
     threshold: str | None = None
     gap: int | None = None
@@ -202,9 +205,10 @@ def threshold_option(preset_field: str, presets: Any) -> Decorator:
     return click.option(
         "--threshold",
         metavar="P|RULE",
-        help="Which rows are anomalies. A probability P below 0.5: rows whose score an ordinary row reaches with a"
-        ' probability below P, 0.001 for one in a thousand; "surprise 3" is the same as 0.001. "top 5%": that share of'
-        " the rows, those with the highest scores. kmeans: the upper of two clusters of scores. 0.5: scores above 0.5."
+        help="Which rows are anomalies. A probability P below 0.5: rows with a score so high that an ordinary row"
+        ' reaches it with a probability below P. 0.001 is one in a thousand, and "surprise 3" means the same.'
+        ' "top 5%": the 5% of the rows with the highest scores. kmeans: the rows in the upper of two clusters of'
+        " scores. 0.5: rows with a score above 0.5."
         f" auto: {autos}.  [default: {defaults}]",
     )
 
@@ -219,8 +223,8 @@ def stream_preset_option(name: str, **attributes: Any) -> Decorator:
     """Return the option for the preset of a stream detector; `name` is the default in the help text."""
     text = (
         "Score, feature weights, threshold, window and trees: the recommended ones (practice), those of the paper, or"
-        " those for time series (series): deviations from what is usual at this hour of the day and from the recent"
-        f" level, with the times of --time.  [default: {name}]"
+        " those for time series (series). With series, the score measures deviations from what is usual at the hour of"
+        f" the day, and from the recent level; --time names the column of times.  [default: {name}]"
     )
     return click.option("--preset", type=click.Choice(list(STREAM_PRESETS)), help=text, **attributes)
 
@@ -234,7 +238,7 @@ def _defaults_of(field: str, presets: Any) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """Return a default as the user would write it; only --samples may be None: all rows."""
+    """Return a default as the user would write it; None, the default of --samples for all rows, is written as 0."""
     return "0" if value is None else str(value)
 
 
@@ -268,8 +272,8 @@ ENCODING = click.option(
     metavar="NAME",
     default="auto",
     show_default=True,
-    help="Encoding of text, such as utf-8, utf-16 or latin-1; auto: by the byte order mark, else UTF-8, else"
-    " Windows-1252.",
+    help="Encoding of text, such as utf-8, utf-16 or latin-1; auto: by the byte order mark, else UTF-8 if the text is"
+    " valid UTF-8, else Windows-1252.",
 )
 SKIP_LINES = integer_option(
     "--skip-lines", "Number of lines before the header.  [default: title lines are recognised]", smallest=0
@@ -287,7 +291,7 @@ CATEGORICAL = click.option(
     "--categorical",
     multiple=True,
     metavar="A,B",
-    help="Columns of numbers that are categories, such as codes; may be repeated. Text is a category anyway.",
+    help="Columns of numbers that are categories, such as codes; may be repeated. Columns of text need not be named.",
 )
 CALENDAR = click.option(
     "--calendar", is_flag=True, help="Use the weekday and the hour of dates and times as categories."
@@ -324,14 +328,15 @@ MISSING_OPTION = click.option(
     type=click.Choice(MISSING),
     default=MISSING_VALUES,
     show_default=True,
-    help="Missing numbers: use the median of the column; also use their absence as a feature (indicator); drop the row"
-    " (no score); or stop with an error. A missing category is a category of its own, except with drop and fail.",
+    help="Missing numbers: use the median of the column (median); use the median, and the absence as a feature"
+    " (indicator); give the row no score (drop); or stop with an error (fail). With median and indicator, a missing"
+    " category is a category of its own.",
 )
 MODEL_MISSING_OPTION = click.option(
     "--missing",
     type=click.Choice(MODEL_MISSING),
-    help="Missing numbers: use the median of the column, drop the row (no score), or stop with an error. A missing"
-    " category is a category of its own, except with drop and fail."
+    help="Missing numbers: use the median of the column (median), give the row no score (drop), or stop with an error"
+    " (fail). With median, a missing category is a category of its own."
     "  [default: as the model was fitted]",
 )
 NUMBERS = (DECIMAL, THOUSANDS)
@@ -398,9 +403,10 @@ def _detector_options(preset: Decorator) -> Decorator:
         click.option(
             "--missing",
             type=click.Choice(STREAM_MISSING),
-            help="Missing numbers: use the median of the window, or the previous value; also use their absence as a"
-            " feature (indicator); or drop the row (no score). With --preset series, median means that a missing number"
-            " counts as a usual one. A missing category is a category of its own, except with drop."
+            help="Missing numbers: use the median of the window (median) or the previous value (previous); use the"
+            " median, and the absence as a feature (indicator); or give the row no score (drop). With --preset series,"
+            " median means that a missing number counts as usual. A missing category is a category of its own, except"
+            " with drop."
             f"  [default: {MISSING_VALUES}]",
         ),
         integer_option(
@@ -432,12 +438,12 @@ ALARMS = grouped(
     ),
     integer_option(
         "--min-points",
-        "Smallest number of anomalies with which an incident opens. With 1, a single anomaly opens one only if it is"
-        " ten times rarer than the threshold.  [default: 1]",
+        "Smallest number of anomalies that can open an incident. Even with 1, a single anomaly opens an incident only"
+        " if it is ten times rarer than the threshold; otherwise, a second anomaly opens it.  [default: 1]",
     ),
     integer_option(
         "--cooldown",
-        "Number of rows after an incident closes in which no other one opens.  [default: 0]",
+        "Number of rows, after an incident has closed, in which no other incident opens.  [default: 0]",
         smallest=0,
         metavar="ROWS",
     ),
@@ -445,15 +451,16 @@ ALARMS = grouped(
         "--side",
         multiple=True,
         metavar="FEATURE=high|low|both",
-        help="Anomalies mainly due to this feature count for incidents only if it is high, or low; may be repeated."
+        help="Anomalies mainly due to this feature count for incidents only if its value is high, or low; may be"
+        " repeated."
         "  [default: both]",
     ),
     click.option(
         "--ignore-within",
         multiple=True,
         metavar="FEATURE=0.5|10%",
-        help="Anomalies mainly due to this feature do not count for incidents if it is this near to its expected value,"
-        " or within this share of it; may be repeated.",
+        help="Anomalies mainly due to this feature do not count for incidents if its value is at most this far from the"
+        " expected value (0.5), or at most this share of the expected value away from it (10%); may be repeated.",
     ),
 )
 INCIDENTS = grouped(
@@ -470,13 +477,14 @@ INCIDENTS = grouped(
     click.option(
         "--silence",
         metavar="TIME",
-        help="No input for this long is an incident too: a number followed by s, m, h or d, such as 30s or 10m.",
+        help="Also report an incident when there is no input for this long: a number followed by s, m, h or d, such as"
+        " 30s or 10m.",
     ),
     click.option(
         "--exec",
         metavar="COMMAND",
-        help="Run a command whenever an incident opens or closes, with its line of NDJSON on standard input. No shell"
-        " is used: write \"sh -c '...'\" for one.",
+        help="Run a command whenever an incident opens or closes, with its line of NDJSON on standard input. The"
+        " command is run without a shell; to use one, write \"sh -c '...'\".",
     ),
     click.option(
         "--exec-timeout",
@@ -484,7 +492,7 @@ INCIDENTS = grouped(
         metavar="SECONDS",
         default=60.0,
         show_default=True,
-        help="A command of --exec that takes longer is killed.",
+        help="Time after which a command of --exec is killed.",
     ),
 )
 
@@ -505,7 +513,7 @@ PLOT_MODEL = click.option(
 )
 PLOT_TREE = integer_option("--tree", "Index of the tree, from 0.", smallest=0, default=0, show_default=True)
 SERIES_LABEL = click.option(
-    "--label", metavar="COLUMN", help="Column of known anomalies, 0 or 1: drawn as a line above the values."
+    "--label", metavar="COLUMN", help="Column of known anomalies, 0 or 1: marked by a line above the values."
 )
 QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -1,4 +1,4 @@
-"""Fit a forest on a table and score it, or score a table with a model batch by batch; a row is explained once."""
+"""Score a table: with a forest that is fitted on it, or batch by batch with the model of a file."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ from imondrian.tables.formats import UNTYPED_FORMATS, output_format
 from imondrian.tables.missing import MISSING
 from imondrian.tables.table_reader import Table, TableBatch
 
-_COLUMNS = "columns"  # key of the description of the columns among the extra values of a model file
+_COLUMNS = "columns"  # the extra value of a model file that says how features are read from columns
 
 
 class ScoredRows:
@@ -51,8 +51,8 @@ class ScoredRows:
         self.model = model
         self.scores = scores
         self._expectations = Expectations(model.forest, indicators=model.indicators)
-        self._parts = np.empty((0, rows.points.shape[1]))  # of the rows explained so far
-        self._position = np.full(len(scores), -1)  # of each row in `_parts`; -1: not explained yet
+        self._parts = np.empty((0, rows.points.shape[1]))  # parts of the features, for the rows explained so far
+        self._position = np.full(len(scores), -1)  # index of each row in `_parts`; -1: not explained yet
 
     @cached_property
     def surprises(self) -> Array:
@@ -101,7 +101,7 @@ class TableModel(NamedTuple):
     columns: Mapping[str, FeatureColumn]  # features that are not plain numbers or categories, by name
 
     def with_missing(self, rule: str | None) -> "TableModel":
-        """Return the model with another rule for missing values; None: its own."""
+        """Return the model with another rule for missing values; None keeps the rule of the model."""
         if rule is None:
             return self
         parameters = {**self.fitted.parameters, "missing": MISSING[rule].of_model}
@@ -143,7 +143,7 @@ def load_model_file(path: str) -> Model:
 
 
 def fit_rows(rows: Rows, options: ForestOptions, missing: str | None, progress: Progress = no_progress) -> FitResult:
-    """Fit a forest on the usable rows, like IsolationMondrianForest; `missing` is a rule of the command line."""
+    """Fit a forest on the usable rows, like IsolationMondrianForest; `missing` is the value of --missing."""
     preset = preset_of(options.preset)
     parameters = {
         "preset": options.preset,
@@ -158,7 +158,7 @@ def fit_rows(rows: Rows, options: ForestOptions, missing: str | None, progress: 
         "n_jobs": check_jobs(options.jobs),
         "random_state": options.seed,
     }
-    seed = seed_from(np.random.RandomState(options.seed))  # the same forest as with scikit-learn
+    seed = seed_from(np.random.RandomState(options.seed))  # as in IsolationMondrianForest, for the same forest
     return fit(rows.points[rows.usable], parameters, seed, rows.features, progress)
 
 
@@ -196,7 +196,10 @@ def scored_batches(
 def model_features(
     model: TableModel, table: Table, frame: pl.DataFrame, columns: TableColumns, options: FeatureOptions
 ) -> list[FeatureColumn]:
-    """Return how to read the features of a model, by name, or in order if it has no names; note what was decided."""
+    """Return how to read the features of a model: by name, or in the order of the columns if they have no names.
+
+    What was decided about the columns is added to the notes on the table.
+    """
     with errors_named_after(table):
         check_names(_shown_names(options), frame.columns)
         rules = column_rules(table, frame.columns, options)
@@ -213,12 +216,14 @@ def model_features(
 
 
 def _unnamed_features(model: TableModel, columns: list[FeatureColumn]) -> list[FeatureColumn]:
-    """Return the features of a model without names: the usable columns in order, or the numbers if it has only these.
+    """Return the features of a model without feature names: the usable columns in their order.
+
+    If the model has no categories, columns of categories are left out.
 
     Raises
     ------
     InvalidInputError
-        If their number or their kinds are not those of the model.
+        If the number of columns, or the kind of one, does not match the model.
     """
     categorical, n_features = model.fitted.categorical, model.fitted.n_features
     found = columns if categorical else [feature for feature in columns if not feature.is_category]
@@ -249,7 +254,7 @@ def _check_features_present(features: list[str], columns: list[str], model_path:
 
 
 def _with_all_columns(batch: TableBatch, names: list[str]) -> TableBatch:
-    """Return a batch with all these columns; those that only other batches have are empty."""
+    """Return the batch with all these columns; a column that it lacks is added without values."""
     present = set(batch.frame.columns)
     lacking = [name for name in names if name not in present]
     if not lacking:
@@ -290,7 +295,7 @@ def _explanations(scored: ScoredRows) -> list[str | None]:
 
 
 def parts_table(scored: ScoredRows) -> pl.DataFrame:
-    """Return the part of each feature in the score of each row: positive if unusually high, negative if low."""
+    """Return the part of each feature in the score of each row: positive if its value is high, negative if low."""
     rows, scores = scored.rows, scored.scores
     parts = np.full(rows.points.shape, np.nan)
     usable = np.flatnonzero(np.isfinite(scores))

@@ -16,7 +16,8 @@ from imondrian.report import IncidentEntry, Picture, SeriesReport
 from imondrian.stream.incident_records import reasons_in_words
 from imondrian.stream.series_views import TimeCounts
 
-_N_REASONS, _MIN_SHARE = 3, 0.05  # of an incident; reasons with a smaller share are left out, except for the first
+_N_REASONS = 3  # largest number of reasons that are shown for an incident
+_MIN_SHARE = 0.05  # reasons with a smaller share of the score are left out, except for the first
 _NARROW = 4.5  # inches: width of the picture for small screens
 _SUBTITLE = (
     "Watched from the first row to the last with an isolation Mondrian forest: each row was compared with what came"

@@ -33,17 +33,17 @@ _N_RANGES = 1_500  # largest number of rows for which the expected range is comp
 class SeriesTable(NamedTuple):
     """The columns of a table that is a series."""
 
-    names: list[str]  # of the values
+    names: list[str]  # names of the columns of `values`
     values: Array  # of shape (n_rows, n_values); NaN where a number is missing
     seconds: Array | None  # the time of each row since 1970, NaN where it is unknown; None: there is no time column
     time_column: str | None
-    is_labelled: Array | None  # which rows are known to be anomalous; None: there is no such column
+    is_labelled: Array | None  # which rows are known to be anomalous; None: there is no label column
 
     @property
     def when(self) -> Array | None:
-        """The times for an axis: one that is unknown, or that an axis cannot show, lies between its neighbours.
+        """The times of the rows for an axis; None if no time is known.
 
-        None if no time is known.
+        A time that is unknown, or that an axis cannot show, is interpolated between its neighbours.
         """
         if self.seconds is None:
             return None
@@ -73,7 +73,7 @@ class SeriesRun(NamedTuple):
         rule = stream_rule(self.detector.threshold)
         if rule.name == SURPRISE:
             return Surprises(self.results.surprise, rule.value)
-        is_set = self.results.threshold < 1.0  # before that, there is no threshold yet
+        is_set = self.results.threshold < 1.0  # a threshold of 1 means that there is none yet
         return Surprises(self.results.score, np.where(is_set, self.results.threshold, np.nan), "anomaly score")
 
     @property
@@ -117,7 +117,7 @@ def read_series(
 def watch_series(
     series: SeriesTable, detector_options: DetectorOptions, alarm_options: AlarmOptions, progress: Progress
 ) -> SeriesRun:
-    """Process all rows of a series in their order; the expected range is computed before its row is learned."""
+    """Process all rows of a series in their order; the expected range of a row is computed before it is learned."""
     settings = AlarmSettings.of(alarm_options)
     settings.check_features(series.names, ())
     parameters = detector_parameters(explicit_options(detector_options)) | settings.parameters()

@@ -19,7 +19,7 @@ def raise_on_signals() -> None:
 
 
 def ending_signals() -> list[signal.Signals]:
-    """Return the signals that end a command; SIGHUP is not one if it is ignored, as under nohup."""
+    """Return the signals that end a command, without SIGHUP if that signal is ignored, as under nohup."""
     is_hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([] if is_hangup_ignored else [signal.SIGHUP])]
 

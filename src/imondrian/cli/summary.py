@@ -199,7 +199,7 @@ def print_rows(rows: list[ExplainedRow], console: Any) -> None:
 
 
 def describe_rule(rule: Rule, rows: str = "rows that the model was fitted on") -> str:
-    """Return in words how a threshold was found; `rows` are those of which a share is flagged."""
+    """Return in words how a threshold was found; `rows` says of which rows "top 5%" is a share."""
     if rule.name == KMEANS:
         return "midpoint of two clusters of scores"
     if rule.name == FIXED:
@@ -214,7 +214,7 @@ def _rounded(value: float) -> str:
 
 
 def share_in_words(n: int, total: int) -> str:
-    """Return a share in percent; one that is small but not zero is not shown as zero."""
+    """Return a share in percent; a small share is not rounded to zero."""
     share = n / max(total, 1)
     return f"{share:.1%}" if n == 0 or share >= _SMALL_SHARE else f"{100.0 * share:.1g}%"
 

@@ -29,7 +29,7 @@ _FEW_ROWS = 20  # with fewer, scores are unreliable
 
 
 class Rows(NamedTuple):
-    """Rows of a table and their points: codes of categories, NaN where a number is missing."""
+    """Rows of a table, and the same rows as points, with codes for categories and NaN for missing numbers."""
 
     frame: pl.DataFrame
     columns: list[FeatureColumn]
@@ -120,7 +120,7 @@ def column_rules(table: Table, names: list[str], options: FeatureOptions) -> Col
         options.id,
         options.calendar,
         FormatRules(options.decimal, options.thousands).checked(),
-        "," if table.facts.separator == ";" else None,  # with ; between fields, a comma is probably decimal
+        "," if table.facts.separator == ";" else None,  # then a comma is probably the decimal separator
     )
 
 
@@ -143,7 +143,7 @@ def errors_named_after(table: Table) -> Iterator[None]:
 
 @contextmanager
 def _column_options_suggested() -> Iterator[None]:
-    """Return a context manager that adds the options for a column that is not numeric to the error message."""
+    """Return a context manager that adds, to an error about a column that is not numeric, options that avoid it."""
     try:
         yield
     except NotANumberError as error:

@@ -184,7 +184,7 @@ def _as_option(name: str, value: Any) -> str:
     value = _DROP if name == "missing" and value == _RAISE else value
     if isinstance(value, bool):
         return f"--{option}" if value else f"--no-{option}"
-    return f"--{option} {0 if value is None else value}"  # only --samples may be None: all rows
+    return f"--{option} {0 if value is None else value}"  # only --samples can be None, for all rows
 
 
 def explicit_options(options: DetectorOptions) -> dict[str, Any]:

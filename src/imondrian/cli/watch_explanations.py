@@ -53,7 +53,10 @@ def _explanation(
 
 
 def _category_texts(rows: list[list[Any]], features: StreamFeatures, layout: RowLayout) -> dict[int, str]:
-    """Return the categories of the rows of a point by index of the value; "" in rows before the first known one."""
+    """Return the categories in a point as text, by the index of the value in the point.
+
+    `rows` are the last rows of the point; the categories of the rows before them are not known, and are "".
+    """
     n, first = layout.n_features, layout.size - len(rows)
     texts = dict.fromkeys((i * n + j for i in range(first) for j in features.categorical), "")
     for i, values in enumerate(rows, first):

@@ -20,7 +20,7 @@ from imondrian.tables.line_records import Values, category_in, is_missing, is_nu
 from imondrian.tables.number_formats import recognise_format
 
 NO_VALUE = "every value is missing."
-_WORDS_OF_FREE_TEXT = 4
+_WORDS_OF_FREE_TEXT = 4  # text of at least this many words is not a category
 _code = lru_cache(maxsize=2**16)(category_code)
 
 
@@ -32,7 +32,7 @@ class StreamFeatures(NamedTuple):
     allows_gaps: bool = False  # False: a missing value is an error
 
     def values(self, record: Values) -> list[Any]:
-        """Return the values of the features: numbers, NaN where one is missing; categories as text, None if missing.
+        """Return the values of the features: numbers, or NaN if missing; categories as text, or None if missing.
 
         Raises
         ------
@@ -75,19 +75,19 @@ class StreamFeatures(NamedTuple):
 
 
 def has_code(category: Any, code: float) -> bool:
-    """Return True if a category, which is not missing, has this code."""
+    """Return True if a category has this code; the category must not be missing."""
     return bool(_code(category) == code)
 
 
 class StreamChoice(NamedTuple):
     """What the user says about the columns of a stream."""
 
-    features: Collection[str] = ()  # columns to use; if empty, all that can be
+    features: Collection[str] = ()  # columns to use; if empty, all usable columns
     ignore: Collection[str] = ()
     categorical: Collection[str] = ()  # columns of numbers that are categories
     time: str | None = None
     keys: Collection[str] = ()  # columns that say to which detector a row belongs
-    numbers_only: str = ""  # the option because of which all features must be numbers
+    numbers_only: str = ""  # the option that requires all features to be numbers, such as "--by"; "": none does
 
     def has_no_value(self, record: Values) -> bool:
         """Return True if everything in a record that could be a feature is missing."""

@@ -21,14 +21,14 @@ _MAX_ROWS = 2**53
 
 
 class _Batch(NamedTuple):
-    """Lines of the input that are being processed; those with a key are rows of the fleet."""
+    """Lines of the input that are being processed; some of them are rows of the fleet."""
 
     n_lines: int = 0
-    keyed: list[int] = []  # noqa: RUF012 (never changed)  # indices of the lines with a key
-    n_rows_before: int = 0  # rows of the fleet before the batch
+    keyed: list[int] = []  # noqa: RUF012 (never changed)  # indices of the lines that are rows of the fleet
+    n_rows_before: int = 0  # number of rows that the fleet had processed before the batch
 
     def n_done(self, n_rows: int) -> int:
-        """Return how many lines are processed if the fleet has processed n_rows rows so far."""
+        """Return how many lines of the batch are processed; `n_rows` is what the fleet has processed in total."""
         n_keyed = n_rows - self.n_rows_before
         return self.n_lines if n_keyed == len(self.keyed) else self.keyed[n_keyed]
 
@@ -47,7 +47,7 @@ class WatchFleet:
     keys : tuple of str
         The option --by; a resumed fleet must have been created with the same columns.
     settings : AlarmSettings
-        Threshold and rules for incidents; a resumed fleet is changed to those that are set.
+        Threshold and rules for incidents; those that are set replace the ones of a resumed fleet.
     console : Console
         Where to print notes.
     """
@@ -129,7 +129,7 @@ class WatchFleet:
         self._position_after = position_after
 
     def start_lines(self, n_lines: int, keyed: list[int]) -> None:
-        """Start to process the first n_lines lines of the batch; `keyed` are the indices of those with a key."""
+        """Start to process the first n_lines lines of the batch; `keyed` are the indices of the rows of the fleet."""
         self._batch = _Batch(n_lines, keyed, 0 if self.fleet is None else self.fleet.n_rows)
 
     def end_batch(self) -> None:
@@ -174,7 +174,7 @@ class WatchFleet:
         try:
             fleet = Fleet.load(path, max_bytes=self._max_bytes, n_jobs=self._options.jobs)
         except NothingSavedError:
-            console.note(f"{path}: the run that created it ended before it saved: a new fleet is created.")
+            console.note(f"{path}: the run that created the file ended before it saved, so a new fleet is created.")
             return None
         except ImondrianError as error:
             raise self._without_parameter_name(error) from None
@@ -206,7 +206,7 @@ class WatchFleet:
             self.settings.check_features([str(name) for name in fleet.feature_names], ())
 
     def _without_parameter_name(self, error: ImondrianError) -> ImondrianError:
-        """Return the error; if it is about `max_bytes`, one about the option --max-memory instead."""
+        """Return the error, or an error about --max-memory if it is about the parameter `max_bytes`."""
         text = str(error).partition("max_bytes must be between ")[2]
         if not text:
             return error

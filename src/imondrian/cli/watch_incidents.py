@@ -1,4 +1,4 @@
-"""Openings and closings of incidents on a stream, as JSON values for a person: rows from 1, times, texts."""
+"""Openings and closings of incidents on a stream as JSON values, with row numbers from 1, times and categories."""
 
 import math
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from imondrian.stream.incident_records import CategoryText, reasons_in_words, un
 
 OPENED, CLOSED = "opened", "closed"  # events
 ANOMALIES, SILENCE = "anomalies", "silence"  # kinds of incidents
-FIELDS = (  # of a line for an incident
+FIELDS = (  # of the NDJSON line that describes an incident
     *("kind", "event", "incident", "first_row", "first_time", "last_row", "last_time", "opened_row", "closed_row"),
     *("closed_time", "n_alarms", "peak", "explanation"),
 )
 TimeValue = str | int | float | None  # a value of the time column
-_N_REASONS = 3  # in an explanation
-_MIN_SHARE = 0.05  # of the score; reasons with a smaller one are left out, except for the first
-_MAX_TEXT = 200  # characters of a time or a category
+_N_REASONS = 3  # largest number of reasons in an explanation
+_MIN_SHARE = 0.05  # reasons with a smaller share of the score are left out, except for the first
+_MAX_TEXT = 200  # largest number of characters of a time or a category
 _MAX_INTEGER = 2**63
 
 
@@ -100,7 +100,7 @@ class WatchIncidents:
         return {key: (self.state.texts.get(key) or self._find(*key, features, rows))[:_MAX_TEXT] for key in keys}
 
     def _find(self, feature: int, code: float, features: StreamFeatures, rows: ProcessedRows) -> str:
-        """Return the category with a code from the latest row that has it; "" if none has, or if it is missing."""
+        """Return the category that has this code, from the latest row with it; "" if no row has it."""
         latest = (features.texts(values) for values in reversed(rows.values))
         for texts in (*latest, *reversed(self.state.earlier)):
             if feature in texts and has_code(texts[feature], code):
@@ -132,7 +132,7 @@ def incident_as_json(
     time: Callable[[int], TimeValue] | None,
     category_text: CategoryText = unknown_category,
 ) -> dict[str, Any]:
-    """Return the opening or the closing of an incident for a person.
+    """Return the opening or the closing of an incident as JSON values, with row numbers and times.
 
     Parameters
     ----------
@@ -141,9 +141,9 @@ def incident_as_json(
     names : list of str
         The names of the features.
     row, time : callable
-        Return the number and the time of the row with an index; `time` is None if there is no time column.
+        Return the number, or the time, of the row with a given index; `time` is None if there is no time column.
     category_text : callable
-        Returns the category of a feature with a code.
+        Returns the category of a given feature that has a given code.
     """
 
     def timed(name: str, index: int | None) -> dict[str, TimeValue]:
@@ -174,7 +174,7 @@ def incident_as_json(
 
 
 def open_incident(detector: StreamDetector | None) -> Incident | None:
-    """Return the open incident of a detector."""
+    """Return the open incident of a detector; None if there is none."""
     latest = () if detector is None else detector.incidents[-1:]
     return latest[0] if latest and latest[0].is_open else None
 
@@ -192,7 +192,7 @@ def as_time(value: Any) -> TimeValue:
 
 
 def is_time(value: Any) -> bool:
-    """Return True if a value can be one of the time column: None, a number, or text that is not long."""
+    """Return True if a value is one that `as_time` may return: None, a number, or text that is not long."""
     if isinstance(value, str):
         return len(value) <= _MAX_TEXT and _is_encodable(value)
     if type(value) is int:

@@ -1,4 +1,4 @@
-"""The input of `imondrian watch`: standard input, a file, or a followed file from where reading stopped."""
+"""The input of `imondrian watch`: standard input, a file, or a followed file, resumed where reading stopped."""
 
 import hashlib
 import os
@@ -41,7 +41,7 @@ class StreamBatch(NamedTuple):
 
 
 class WatchInput:
-    """The rows of a stream as they arrive, without headers, which later files may repeat.
+    """The rows of a stream as they arrive, without the header, which the stream may contain more than once.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class WatchInput:
         self._parser: Parser | None = None
         self._header: bytes | None = None
         self._repeated_header: bytes | None = None  # a header to skip in later lines; None if such a line may be a row
-        self._is_at_start = True  # of a file: the next line may be a header
+        self._is_at_start = True  # True: the next line is the first of a file, and may be a header
         self._lines: Lines | None = None
         self.is_stopped = False
 
@@ -92,7 +92,7 @@ class WatchInput:
                 yield
 
     def batches(self) -> Iterator[StreamBatch | None]:
-        """Yield the rows in batches, as they arrive; None while none arrives, about twice a second."""
+        """Yield batches of rows as they arrive, and None about twice a second while no row arrives."""
         for batch in () if self._lines is None else self._lines.batches():
             if batch.restart is not None:
                 self._start_file(batch.restart)
@@ -223,7 +223,7 @@ def _is_line_of_text(header: Any) -> bool:
 
 
 def _find_file(stored: FilePosition, path: str) -> Path | None:
-    """Return the file that has the stored position: the file `path`, or else one beside it that was renamed.
+    """Return the file in which reading stopped: `path`, or a file beside it, if it was renamed; None if there is none.
 
     Tools that rotate files add to the name (log.csv.1, log.csv-20240131, log-1.csv). Of several copies, the one that
     was modified last is returned.

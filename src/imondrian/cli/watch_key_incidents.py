@@ -10,8 +10,8 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.keys import Key
 from imondrian.fleet.results import KeyEvent
 
-_MAX_ALARMS = 64  # of a key; if more are remembered, those that are no longer needed are forgotten
-_MAX_KEYS = 10_000  # whose alarms are remembered; those that were remembered first are forgotten first
+_MAX_ALARMS = 64  # if more alarms of a key are remembered, those that are no longer needed are forgotten
+_MAX_KEYS = 10_000  # if alarms of more keys are remembered, those of the oldest keys are forgotten
 _MAX_NUMBER = 2**53
 
 
@@ -22,14 +22,14 @@ class StreamRow(NamedTuple):
     time: TimeValue  # value of the time column
 
 
-Alarms = dict[Key, dict[int, StreamRow]]  # by the index of the row among those of its key
+Alarms = dict[Key, dict[int, StreamRow]]  # the remembered rows of each key, by their index among the rows of the key
 
 
 class KeyedRows(NamedTuple):
     """Rows that the fleet has just processed."""
 
     keys: list[Key]
-    indices: list[int]  # of each row among those of its key
+    indices: list[int]  # the index of each row among the rows of its key
     is_anomaly: list[bool]
     row: Callable[[int], StreamRow]  # returns the row at a position
 
@@ -42,7 +42,7 @@ class KeyIncidents:
     time_column : str or None
         The time column.
     alarms : dict
-        What was remembered at the end of the previous run.
+        The rows that were remembered at the end of the previous run.
     """
 
     def __init__(self, time_column: str | None, alarms: Alarms) -> None:
@@ -62,7 +62,7 @@ class KeyIncidents:
         return events
 
     def row_of(self, key: Key, index: int) -> StreamRow | None:
-        """Return the row with this index among those of the key; None if it is not remembered."""
+        """Return the row with this index among the rows of the key; None if it is not remembered."""
         return self.alarms.get(key, {}).get(index)
 
     def _remember(self, rows: KeyedRows, events: tuple[KeyEvent, ...]) -> dict[Key, int]:
@@ -106,12 +106,12 @@ class KeyIncidents:
 
 
 def stored_alarms(alarms: Alarms) -> list[Any]:
-    """Return what is remembered in types that JSON supports."""
+    """Return the remembered rows in types that JSON supports."""
     return [[key, [[index, *row] for index, row in rows.items()]] for key, rows in alarms.items()]
 
 
 def restored_alarms(value: Any, model: str) -> Alarms:
-    """Return what a model file remembers; raise InvalidInputError if it is invalid."""
+    """Return the remembered rows that a model file stores; raise InvalidInputError if they are invalid."""
     try:
         alarms = {key: {index: StreamRow(*row) for index, *row in rows} for key, rows in value or []}
     except (TypeError, ValueError):

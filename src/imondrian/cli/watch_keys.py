@@ -1,4 +1,4 @@
-"""The keys of rows: to which detector of a fleet a row belongs."""
+"""The keys of rows; the key of a row says to which detector of a fleet the row belongs."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from imondrian.fleet.keys import Key
 from imondrian.tables.cells import shown
 from imondrian.tables.line_records import Values
 
-_MAX_BITS = 63  # of an integer
+_MAX_BITS = 63  # largest size of an integer key
 
 
 def key_of(record: Values, columns: list[str]) -> Key:
@@ -27,7 +27,7 @@ def members_of_key(key: Key, columns: list[str]) -> dict[str, Any]:
     """Return the values of the key columns by name."""
     try:
         return {columns[0]: key} if len(columns) == 1 else dict(zip(columns, json.loads(str(key)), strict=True))
-    except (ValueError, TypeError):  # the key comes from Python code
+    except (ValueError, TypeError):  # a key from a fleet that Python code created
         return {",".join(columns): key}
 
 

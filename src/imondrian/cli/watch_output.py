@@ -1,4 +1,4 @@
-"""The output of `imondrian watch`: scored rows and incidents, each on standard output or in a file."""
+"""The output of `imondrian watch`: scored rows or incidents on standard output, and scored rows in a file."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ class WatchOutput:
     options : IncidentOptions
         Whether incidents or scored rows go to standard output, and the file for scored rows, if any.
     commands : EventCommands or None
-        Runs the command for each incident.
+        Runs a command for each opening and closing of an incident; None: there is no command.
     """
 
     def __init__(self, options: IncidentOptions, commands: EventCommands | None) -> None:
@@ -45,10 +45,10 @@ class WatchOutput:
             yield
 
     def write(self, rows: list[str], events: list[dict[str, Any]], keys: list[str] | None = None) -> None:
-        """Write scored rows, then openings and closings of incidents; run the command for each of these.
+        """Write scored rows, then openings and closings of incidents (events); run the command for each event.
 
-        `keys` are the keys of the events as text for a person, if there is one detector per key. The commands come
-        first: they must run even if nobody reads the output any more.
+        `keys` are the keys of the events in words, if there is one detector per key. The commands are queued before
+        anything is written: they must run even if nobody reads the output any more.
         """
         lines = [f"{as_json(event)}\n" for event in events]
         if self._commands is not None:

@@ -15,7 +15,7 @@ NO_RESULTS: dict[str, Any] = {SCORE: None, SURPRISE: None, LABEL: False, THRESHO
 
 
 def result_columns(results: Results | FleetResults) -> list[dict[str, Any]]:
-    """Return the results of each row by name; null for a threshold of 1, which means that there is none yet."""
+    """Return the results of each row by name; a threshold of 1, which means that there is none yet, becomes None."""
     columns = (results.score, results.surprise, results.is_anomaly, results.threshold, results.incident)
     return [
         {

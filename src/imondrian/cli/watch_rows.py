@@ -1,4 +1,4 @@
-"""The rows of a stream: records, and the values of the features, which the first record determines."""
+"""The rows of a stream: a record and the values of its features; the first record determines the features."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -94,9 +94,9 @@ class WatchRows:
             return Row(record, [], str(error))
 
     def _known_features(self, record: Record) -> StreamFeatures | None:
-        """Return the features; the first record is checked against the detector, or determines them.
+        """Return the features: those of the model, which the first record must match, or those of the first record.
 
-        A record in which everything is missing determines nothing: then, return None.
+        Return None if they are not known yet and all values of the record are missing.
         """
         if self._has_record and self._features is not None:
             return self._features
@@ -109,7 +109,7 @@ class WatchRows:
         self._times.choose(record.values, {*features, *ignore, *categorical})
         column, is_csv = self._times.column, record.text is None
         time = [column] if column is not None and (options.time is not None or is_csv) else []
-        keys = self.keys if is_csv else []  # the next JSON record may have a key that this one lacks
+        keys = self.keys if is_csv else []  # a later JSON record may have a key column that this one lacks
         check_names((*features, *ignore, *categorical, *time, *keys), columns)
         self._check_keys(features)
         self._check_result_names(columns)

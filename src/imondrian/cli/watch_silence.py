@@ -14,7 +14,7 @@ _MAX_TIME = 253_402_300_799.0  # end of the year 9999, in seconds since 1970
 
 
 def parse_duration(text: str, name: str) -> float:
-    """Return the seconds of a duration such as 30s, 10m, 1.5h or 2d; raise InvalidInputError if it is something else.
+    """Return the seconds of a duration such as 30s, 10m, 1.5h or 2d; raise InvalidInputError if the text is not one.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Silence:
         return SilenceState(self.n_silences, self._since, self._last_time if self.is_open else None)
 
     def end(self, first_row: int) -> list[dict[str, Any]]:
-        """Return the closing of the silence with the number of the first row after it; nothing if there was none."""
+        """End the silence, if there is one, and return its closing; `first_row` is the number of the row after it."""
         if self._since is None:
             return []
         closed = self._event(CLOSED, first_row)
@@ -111,7 +111,7 @@ class Silence:
 
 def restored_silence(value: Any, model: str) -> SilenceState:
     """Return the state in a model file; raise InvalidInputError if it is invalid."""
-    if value is None:  # written without --silence, or by an older version
+    if value is None:  # written by Python code, or by an older version
         return SilenceState()
     is_valid = isinstance(value, dict) and set(value) == set(SilenceState._fields)
     state = SilenceState(**value) if is_valid else SilenceState(-1)

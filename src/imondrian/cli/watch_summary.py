@@ -10,11 +10,11 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.series_views import TimeCounts
 
-_N_OPEN_SHOWN = 3  # incidents of keys that are still open at the end
+_N_OPEN_SHOWN = 3  # largest number of open incidents that the summary of a fleet names
 
 
 class WatchCounts:
-    """Counts of a run; those of a resumed detector before the run are subtracted."""
+    """Counts of this run; what a resumed detector counted before is subtracted."""
 
     def __init__(self, detector: StreamDetector | None, n_silences: int) -> None:
         self._n_drifts = 0 if detector is None else detector.n_drifts
@@ -59,7 +59,7 @@ class WatchCounts:
 
 
 class KeyedCounts:
-    """Counts of a run with one detector per key; those of a resumed fleet before the run are subtracted."""
+    """Counts of this run with one detector per key; what a resumed fleet counted before is subtracted."""
 
     def __init__(self, fleet: Fleet | None) -> None:
         self._n_dropped_before = 0 if fleet is None else fleet.n_dropped
@@ -97,7 +97,7 @@ def _failures(commands: EventCommands | None) -> str:
 
 
 def time_counts_of(detector: StreamDetector | None) -> TimeCounts | None:
-    """Return what was noticed about times; None if the detector does not use them."""
+    """Return what the detector counted about times; None if there is no detector, or it does not use times."""
     return None if detector is None or detector.preset != SERIES else detector.time_counts
 
 

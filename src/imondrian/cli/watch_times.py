@@ -15,7 +15,7 @@ from imondrian.tables.dates import recognise_dates
 from imondrian.tables.line_records import Values, is_missing
 from imondrian.tables.row_seconds import TimeFormat, is_time_format, time_format_of
 
-WITHOUT_TIMES = "rows are taken to be equally spaced, and hours of the day are not told apart"
+WITHOUT_TIMES = "rows are taken to be equally spaced, and the hour of the day is not used"
 
 
 class TimeState(NamedTuple):
@@ -31,7 +31,8 @@ class WatchTimes:
     Parameters
     ----------
     column : str or None
-        The column that the user named; None: that of the earlier run, or the only column of dates, if times are used.
+        The column that the user named. If it is None and times are used, the column is that of the previous run, or
+        the only column of dates.
     uses_times : bool
         Whether the detector uses times. If not, they are only displayed.
     state : TimeState
@@ -55,7 +56,7 @@ class WatchTimes:
         self._format = state.format if is_same else None
         self.uses_times = uses_times
         self._console = console
-        self._choice = ""  # the column that was chosen by the first record, in words
+        self._choice = ""  # a note that says which column was chosen
         self.n_unknown, self.first_unknown = 0, ""
 
     @property
@@ -90,7 +91,7 @@ class WatchTimes:
     def seconds(self, times: list[TimeValue], first: int) -> Array | None:
         """Return times in seconds, NaN where one is unknown; None if times are not used, or there is no time column.
 
-        `first` is the number of the first row, from 0.
+        `first` is the index of the first row in the stream, from 0.
         """
         if not self.uses_times or self.column is None:
             return None

@@ -69,8 +69,8 @@ class Entry:
         The name of another entry with the same rows and labels, perhaps with other columns or scaling: count only one
         of the two in a mean.
     shares_rows_with : tuple of str
-        Other entries made from the same rows, with other labels, a selection of rows or another scale; `same_as` is
-        not repeated.
+        Other entries made from the same rows, with other labels, a selection of rows or another scale, without the
+        entry that `same_as` names.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Read CICIDS 2017 as published (MachineLearningCSV): the flows of one day, in blocks, cleaned."""
+"""Read the flows of one day of CICIDS 2017 as published (MachineLearningCSV), in blocks, and clean them."""
 
 from collections.abc import Iterator
 from typing import IO

@@ -9,7 +9,7 @@ DATA, CACHE = "IMONDRIAN_DATA", "IMONDRIAN_CACHE"
 
 
 def data_folder(folder: str | os.PathLike[str] | None) -> Path | None:
-    """Return `folder`, or the one named by IMONDRIAN_DATA, if any; it must exist."""
+    """Return `folder`, or the folder that IMONDRIAN_DATA names, which must exist; None if neither is set."""
     named = os.environ.get(DATA) if folder is None else folder
     if not named:
         return None
@@ -21,7 +21,7 @@ def data_folder(folder: str | os.PathLike[str] | None) -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return the download folder, which need not exist: IMONDRIAN_CACHE, or imondrian in XDG_CACHE_HOME or ~/.cache."""
+    """Return the folder of downloads: IMONDRIAN_CACHE, or imondrian in XDG_CACHE_HOME or ~/.cache. It may not exist."""
     if os.environ.get(CACHE):
         return Path(os.environ[CACHE]).expanduser()
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))

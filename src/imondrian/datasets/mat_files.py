@@ -1,6 +1,7 @@
 """Read MATLAB files (.mat, versions 5 to 7) as published by ODDS: the arrays X and y.
 
-SciPy reads them too, but a damaged file can crash the process there; these two arrays need little of the format.
+SciPy reads such files too, but there, a damaged file can crash the process. These two arrays need only a small part of
+the format.
 """
 
 import struct
@@ -60,13 +61,13 @@ def _variables(data: bytes) -> Iterator[tuple[str, Array | None]]:
         if element.kind == _COMPRESSED:
             inflated = _inflate(element.data, n_left)
             n_left -= len(inflated)
-            variable = next(_elements(inflated, endian), None)  # one variable is compressed at a time
+            variable = next(_elements(inflated, endian), None)  # a compressed element contains one variable
         if variable is not None and variable.kind == _MATRIX:
             yield _variable(variable.data, endian)
 
 
 def _elements(data: memoryview, endian: str) -> Iterator[_Element]:
-    """Yield the elements: a kind and a number of bytes, then the data; a short element fits in 8 bytes altogether."""
+    """Yield the elements; each has a kind, a number of bytes and its data, and a short one takes 8 bytes in total."""
     position = 0
     while position + 8 <= len(data):
         kind, n_bytes = struct.unpack_from(f"{endian}2I", data, position)

@@ -8,5 +8,5 @@ Source = Path | IO[bytes]
 
 
 def open_source(source: Source) -> AbstractContextManager[IO[bytes]]:
-    """Open a source; on exit, a local file is closed, because NumPy does not close every damaged file that it opens."""
+    """Open a source; a local file is closed on exit, because NumPy does not close every damaged file that it opens."""
     return source.open("rb") if isinstance(source, Path) else nullcontext(source)

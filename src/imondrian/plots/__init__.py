@@ -1,6 +1,6 @@
-"""Plots of scores, trees and explanations: arrays in, a matplotlib figure out.
+"""Plots of scores, trees, explanations and series; each function accepts arrays and returns a matplotlib figure.
 
-Legends are placed above the axes, so set a title on the figure: ``figure.suptitle(...)``.
+Legends are placed above the axes, so set a title on the figure, not on the axes: ``figure.suptitle(...)``.
 """
 
 from imondrian.plots.explanation_bars import plot_explanations

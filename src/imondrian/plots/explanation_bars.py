@@ -27,7 +27,7 @@ from imondrian.plots.style import (
 )
 from imondrian.plots.validation import as_names, as_numbers
 
-_SHARE_OF_NAMES = 0.4  # of the width of the axes
+_SHARE_OF_NAMES = 0.4  # largest width of a feature name, as a share of the width of the axes
 _MAX_BARS = 200
 _LINE = 1.7  # height per bar relative to the size of its name; leaves space for the legend and the axis
 _CATEGORY = "unusual category"

@@ -37,7 +37,7 @@ def to_points(axes: Axes, coordinates: Array) -> Array:
 
 
 def label_box(size: tuple[float, float], anchor: Array, position: LabelPosition) -> Array:
-    """Return left, bottom, right and top of a label of that width and height."""
+    """Return the left, bottom, right and top of a label; `size` is its width and height."""
     width, height = size
     left = anchor[0] + position.right - width * _ALIGNMENT[position.horizontal]
     bottom = anchor[1] + position.up - height * _ALIGNMENT[position.vertical]

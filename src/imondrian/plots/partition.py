@@ -80,7 +80,7 @@ def plot_partition(
 def _draw_cuts(axes: Axes, tree: Tree, nodes: Array) -> list[Artist]:
     """Draw the cuts of the nodes, latest first: early cuts are thicker and darker, and on top."""
     order = nodes[np.argsort(-tree.split_time[nodes], kind="stable")]
-    ranks = np.arange(order.size)[::-1]  # not times, which may be skewed
+    ranks = np.arange(order.size)[::-1]  # ranks instead of times, which may be skewed
     lateness = np.log1p(ranks) / np.log(max(order.size, 2))
     widths, colours = _MAX_LINE_WIDTH + (_MIN_LINE_WIDTH - _MAX_LINE_WIDTH) * lateness, _SHADES(lateness)
     lines = _segments(tree, order)

@@ -33,7 +33,7 @@ from imondrian.plots.validation import as_number, as_scores
 
 _MIN_BARS, _MAX_BARS = 12, 60
 _MIN_BAR_WIDTH = 0.0125  # width of a bar, as a share of the axes
-_SHARE_OF_NAME = 0.35  # of the width of the axes
+_SHARE_OF_NAME = 0.35  # largest width of the name of a threshold, as a share of the width of the axes
 _MAX_LINEAR = 30  # if a bar is taller, a single row would be invisible on a linear axis
 _DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (9, 3)))
 
@@ -88,7 +88,7 @@ def plot_scores(
 
 
 def _edges(values: Array, threshold: float | None, min_width: float) -> Array:
-    """Return the edges of bars of equal width, one at the threshold: no bar mixes normal and anomalous scores."""
+    """Return the edges of bars of equal width; one is the threshold, so no bar mixes normal and anomalous scores."""
     lowest, highest = values.min(), values.max()
     anchor = threshold if threshold is not None and 0.0 <= threshold <= 1.0 else lowest
     n_bars = np.clip(np.sqrt(values.size), _MIN_BARS, _MAX_BARS)

@@ -20,11 +20,11 @@ from imondrian.plots.validation import as_finite, as_flags, as_names, as_number,
 
 MAX_PANELS = 6  # columns of values that are plotted; the others are left out
 _WIDTH, _VALUE_HEIGHT, _SURPRISE_HEIGHT = 10.0, 2.3, 1.5  # in inches
-_MAX_BINS = 4_000  # of a line; in each of them only the extremes are drawn
+_MAX_BINS = 4_000  # a longer line is divided into this many bins, and only the extremes of each bin are drawn
 _MARGIN = 0.06  # above and below values, as a share of their range
 _BAND_QUANTILES = (0.02, 0.98)  # of the bounds of the expected range; the y axis extends at least this far
 _GAP = 40.0  # a step longer than this many median steps is drawn as a gap
-_MIN_SPAN = 0.004  # of the width of the axis: a shorter incident would not be visible
+_MIN_SPAN = 0.004  # smallest width of an incident, as a share of the axis: a narrower one would not be visible
 _BAND, _SHADE, _LABELLED, _WARM_UP = "#BFD9EC", "#F4C9C2", "#2E8B57", "#ECECEC"
 
 
@@ -64,8 +64,8 @@ def plot_series(  # noqa: PLR0913
     values : array of shape (n_rows,) or (n_rows, n_values)
         NaN for missing numbers. Each column has its own panel; only the first 6 columns are plotted.
     surprises : Surprises
-        The surprise of each row (see `Result.surprise`) and the threshold, -log10 of its probability; or another
-        measure with its threshold.
+        The surprise of each row (see `Result.surprise`) and the threshold of the surprise, such as 3 for a probability
+        of 0.001; or another measure with its threshold.
     when : array of shape (n_rows,), optional
         Numbers or datetime64 values for the x axis; by default the row numbers, starting at 1.
     names : sequence, optional

@@ -33,7 +33,7 @@ class RowStyle(NamedTuple):
     marker: str
     size_factor: float  # of the area of a marker
     opacity: float
-    max_drawn: int  # number of markers
+    max_drawn: int  # largest number of markers
     zorder: int
 
 

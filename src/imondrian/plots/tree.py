@@ -54,7 +54,8 @@ def plot_tree(
 ) -> Figure:
     """Plot the upper levels of a tree, each node at its split time, the earliest at the top.
 
-    The numbers of points are shown below. Cuts and numbers are labelled where there is space.
+    The number of points in each leaf or subtree is written below it. Numbers, and labels of cuts, for which there is no
+    space are left out.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def _set_times(axes: Axes, times: Array) -> float:
 
 
 def _segments(outline: _Outline, top: float) -> Array:
-    """Return both end points of all lines: a bar for each cut, a stem for each node; the root's starts at the top."""
+    """Return both ends of all lines: a bar per cut, and a stem per node; the stem of the root starts at the top."""
     tree, inner, _, x, y = outline
     bars = [[x[tree.left[inner]], y[inner]], [x[tree.right[inner]], y[inner]]]
     above = np.where(np.arange(x.size) == 0, top, y[tree.parent[: x.size]])

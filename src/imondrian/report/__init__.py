@@ -1,4 +1,7 @@
-"""A report as one self-contained HTML page: key figures, plots, and the rows with the highest scores, explained."""
+"""Reports as self-contained HTML pages, with key figures and plots.
+
+A report about a table explains the rows with the highest scores; a report about a time series explains its incidents.
+"""
 
 from imondrian.report.page import Picture, Report, write_report
 from imondrian.report.series_page import IncidentEntry, SeriesReport, write_series_report

@@ -14,7 +14,7 @@ class IncidentEntry(NamedTuple):
 
     number: int
     rows: tuple[int, int]  # the first and the last anomaly, counted from 1
-    times: tuple[str, str] | None  # of both rows; None: there are no times
+    times: tuple[str, str] | None  # the times of these two rows; None: there are no times
     n_alarms: int
     surprise: float  # of the peak
     reasons: Sequence[str]

@@ -75,12 +75,12 @@ def booleans_as_numbers(cells: pl.Series) -> pl.Series:
 
 
 def is_numeric(column: pl.Series) -> bool:
-    """Return True if the type of a column is that of numbers, or that of missing values."""
+    """Return True if the type of a column is numeric, or Null (all values are missing)."""
     return column.dtype.is_numeric() or column.dtype == pl.Null
 
 
 def as_integers_or_floats(cells: pl.Series) -> pl.Series:
-    """Return text as integers, or else as floats; null where a cell is not a number."""
+    """Return text as integers if all cells are integers, else as floats; null where a cell is not a number."""
     integers = cells.cast(pl.Int64, strict=False)
     return integers if integers.null_count() == cells.null_count() else _as_numbers(cells)
 

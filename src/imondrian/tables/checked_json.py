@@ -7,12 +7,12 @@ from typing import Any
 
 from imondrian.base.errors import InvalidInputError
 
-MAX_DEPTH = 100  # of arrays and objects inside each other; Python's own limit depends on the depth of the caller
+MAX_DEPTH = 100  # levels of nested arrays and objects; Python's own limit depends on the depth of the caller
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)  # also a string without an end
 
 
 def decode_json(text: str) -> Any:
-    """Decode JSON text; an integer with more digits than Python converts is returned as its text.
+    """Decode JSON text; an integer with more digits than Python converts is returned as text.
 
     Parameters
     ----------

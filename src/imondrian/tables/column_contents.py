@@ -23,8 +23,9 @@ ROW_NUMBERS = "consecutive or evenly spaced integers, such as row numbers"
 _MIN_NUMBERED_ROWS = 8  # with fewer rows, numbers may be consecutive by chance
 _MAX_ROW_NUMBER = 2.0**53  # larger numbers are not exact
 _ID_SHARE = 0.9  # text is an id if at least this share of its values is distinct
-_WORDS_OF_FREE_TEXT = 4  # on average
-# numbers mixed with text are categories if there are at most this many distinct values, with this many rows for each
+_WORDS_OF_FREE_TEXT = 4  # text is free text if it has at least this many words on average
+# numbers mixed with text are categories if there are at most _FEW_CATEGORIES distinct values, and at least
+# _ROWS_PER_CATEGORY rows per distinct value on average
 _FEW_CATEGORIES = 50
 _ROWS_PER_CATEGORY = 10
 
@@ -35,7 +36,7 @@ class ColumnContent(NamedTuple):
     kind: Kind
     parsed: ParsedColumn
     objection: str = ""  # why the column is not a feature unless the user chooses it
-    found: FoundFormat | None = None  # of numbers that are not plain
+    found: FoundFormat | None = None  # the format of numbers that are not plain
     date_format: DateFormat | None = None
 
     @property
@@ -61,7 +62,7 @@ def content_of(column: pl.Series, rules: FormatRules) -> ColumnContent:
 
 
 def with_common_decimal(contents: dict[str, ColumnContent], hint: str | None) -> dict[str, ColumnContent]:
-    """Read columns that could be read in two ways, such as 1,234, in the same way as the other columns of the table.
+    """Read ambiguous numbers, such as 1,234, with the decimal separator of the other columns of the table.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def _numbers(parsed: ParsedColumn) -> ColumnContent:
         return ColumnContent("number", parsed, "no values")
     if np.nanmin(values) == np.nanmax(values):
         if parsed.n_present < values.size:
-            return ColumnContent("category", parsed)  # a value that is present or absent
+            return ColumnContent("category", parsed)  # the only value is either present or absent
         return ColumnContent("number", parsed, _constant(parsed.cells[0]))
     has_gaps = parsed.n_present < values.size
     return ColumnContent("number", parsed, ROW_NUMBERS if not has_gaps and _are_like_row_numbers(values) else "")

@@ -4,9 +4,9 @@ from collections import Counter
 
 
 def unique_names(labels: list[str]) -> list[str]:
-    """Return a name for each column: its label, numbered if an earlier column has the same one.
+    """Return a name for each column: its label, with a number if an earlier column has the same label.
 
-    Columns without a label are named by their position, unless there is only one.
+    Columns without a label are named by their position; if there is only one, its name is empty.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where the records of CSV end: exactly as Python's csv module reads them, in time linear in the text.
+"""Find where the records of CSV end, exactly as Python's csv module does, in linear time.
 
 A quote opens a quoted field only at the start of a field; anywhere else in an unquoted field it is an ordinary
 character. Therefore counting quotes does not show whether a line end is inside quotes: the separator must be known.
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 MAX_FIELDS = 100_000  # of a record; each field that is split off needs 30 times the memory of its separator
 _LF, _CR, _QUOTE = b'\n\r"'
-_BLANK_LINES = re.compile(rb"(?<=\n)[\r\n]++")  # possessive: in constant memory
+_BLANK_LINES = re.compile(rb"(?<=\n)[\r\n]++")  # a possessive match needs constant memory
 _WHITE_SPACE = re.compile(rb"\s*+")
 _UNCLOSED = -1
-_FIRST_WINDOW, _GROWTH = 2**12, 8  # bytes searched first for the end of a record, and how fast they grow
-_MAX_FIELD = 2**31 - 1  # characters; the largest limit on every platform
+_FIRST_WINDOW = 2**12  # number of bytes that are searched first for the end of a record
+_GROWTH = 8  # factor by which the window grows if it contains no end
+_MAX_FIELD = 2**31 - 1  # characters; the largest limit that every platform accepts
 _limit_lock = threading.Lock()  # the limit of the csv module is global
 
 # A reader has four states. Each is represented by a short text after which a reader is in this state.
@@ -59,11 +60,11 @@ class RecordCutter:
     def __init__(self, separator: str) -> None:
         self._separator = separator.encode()
         self._pending: list[bytes] = []  # parts of a record without its end
-        self._state = _AT_FIELD_START  # of a reader after the pending parts
-        self._is_regular = True  # the pending parts
+        self._state = _AT_FIELD_START  # state of a reader after the pending parts
+        self._is_regular = True  # whether the pending parts are regular, as in CsvBlock
 
     def cut(self, piece: bytes) -> CsvBlock:
-        """Return the pending record and those that end in a piece; the rest of the piece is pending."""
+        """Return the records that end in a piece, starting with the pending one; keep the rest of the piece."""
         if not piece:
             return CsvBlock(b"", is_regular=True)
         text = self._state + piece
@@ -108,18 +109,18 @@ class RecordCutter:
 
 
 def first_records(text: bytes, separators: str, n_records: int, *, is_complete: bool) -> list[tuple[int, int]]:
-    """Return the positions of the first records that are not blank: of their first byte, and of their line end.
+    """Return the positions of the first byte and of the line end, for each of the first records that are not blank.
 
     Parameters
     ----------
     text : bytes
         Starts with a record.
     separators : str
-        The separator of fields, or all that are possible.
+        The separator of fields, or all possible separators.
     n_records : int
         The number of records to find.
     is_complete : bool
-        True if the last record may lack a line end. If a quote is not closed, its record ends at the first line end.
+        True if the last record may lack a line end. Then, a record with an unclosed quote ends at its first line end.
     """
     found: list[tuple[int, int]] = []
     first = _after_blank_lines(text, 0)
@@ -136,9 +137,9 @@ def first_records(text: bytes, separators: str, n_records: int, *, is_complete: 
 
 
 def first_wide_record(text: bytes, separator: str) -> int | None:
-    """Return the number of records before the first one that has more than `MAX_FIELDS` fields; None if none has.
+    """Return the number of records before the first record with more than `MAX_FIELDS` fields; None if there is none.
 
-    The fields are not split off.
+    Fields are counted without splitting the records, which saves memory.
     """
     if len(text) < MAX_FIELDS or text.count(separator.encode()) < MAX_FIELDS:
         return None
@@ -162,7 +163,7 @@ def without_blank_lines(text: bytes) -> bytes:
 
 
 def structural_quotes(text: bytes, separators: bytes) -> tuple[NDArray[np.intp], bool]:
-    """Return the positions of quotes that open and close quoted text, alternately; True if there are no other quotes.
+    """Return the positions of quotes that alternately open and close quoted text, and whether there are no others.
 
     A position is inside quotes if the number of these quotes before it is odd. A doubled quote inside a quoted field
     closes and opens it.
@@ -258,7 +259,7 @@ def _end_of_last_record(text: bytes, quotes: NDArray[np.intp]) -> int:
 def _end_of_first_record(text: bytes, first: int, separators: bytes) -> int:
     """Return the position of the line end of the record that starts at `first`.
 
-    If it has none, return the length of the text, or _UNCLOSED if the text ends inside of quotes.
+    If the record has no line end, return the length of the text, or _UNCLOSED if the text ends inside of quotes.
     """
     n_bytes = _FIRST_WINDOW
     while True:
@@ -273,7 +274,7 @@ def _end_of_first_record(text: bytes, first: int, separators: bytes) -> int:
 
 
 def _after_blank_lines(text: bytes, first: int) -> int:
-    """Return the position after the lines that contain only white space, given the start of a line."""
+    """Return the position after lines that contain only white space; `first` is the start of the first of them."""
     space = _WHITE_SPACE.match(text, first)
     end = space.end() if space else first
     return max(text.rfind(b"\n", first, end), text.rfind(b"\r", first, end), first - 1) + 1

@@ -7,7 +7,7 @@ import polars as pl
 from imondrian.base.errors import InvalidInputError
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_DATES = (  # the first of those that fit equally well is used
+_DATES = (  # of several that fit equally well, the first is used
     "%Y-%m-%d",
     "%Y/%m/%d",
     "%Y.%m.%d",
@@ -34,7 +34,7 @@ _LIKE_DATE = (
 _LIKE_TIME = r"(?:(?:^|[ T])\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[ap]m)?)?"
 _ZONE = r"(?: ?Z| ?UTC|[+-]\d{2}:?\d{2})$"
 _SHORT_YEAR = r"^\d{1,2}[-/.]\d{1,2}[-/.]\d{2}(?: |$)"
-_EPOCH = "1970-01-01 "  # before times without a date
+_EPOCH = "1970-01-01 "  # is put before times without a date, to parse them
 _N_SAMPLED = 50
 _MIN_SHARE = 0.9  # of the values of a column that must be dates
 
@@ -120,7 +120,10 @@ def format_for_model(cells: pl.Series, date_format: DateFormat | None) -> DateFo
 
 
 def weekdays(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
-    """Return the name of the weekday of each date, null where there is none; errors are those of `_times_of`."""
+    """Return the name of the weekday of each date, null where there is no date.
+
+    Raise InvalidInputError if the column has values, but no dates.
+    """
     times = _times_of(cells, date_format)
     if times.dtype == pl.Time:
         raise InvalidInputError(f"The column {cells.name!r} must contain dates, but contains times of day.")
@@ -128,7 +131,10 @@ def weekdays(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
 
 
 def hours(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
-    """Return the hour of each time as text such as "14", null where there is none; errors as for `weekdays`."""
+    """Return the hour of each time as text such as "14", null where there is no time.
+
+    Raise InvalidInputError if the column has values, but no dates or times.
+    """
     return _times_of(cells, date_format).dt.hour().cast(pl.String)
 
 

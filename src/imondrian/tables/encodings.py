@@ -1,4 +1,4 @@
-"""Text in any encoding as UTF-8: recognised by the byte order mark, else by the first bytes beyond ASCII."""
+"""Convert text to UTF-8; its encoding is recognised by the byte order mark, or else by the first bytes beyond ASCII."""
 
 import codecs
 from collections.abc import Callable
@@ -21,8 +21,9 @@ Read = Callable[[int], bytes]
 class Utf8Reader:
     """Reads text in any encoding, and returns it as UTF-8.
 
-    With the encoding "auto", text without a byte order mark is UTF-16 if most bytes at even or odd positions are zero,
-    else UTF-8 if its first bytes beyond ASCII are, or else Windows-1252. Text in UTF-8 is returned unchanged.
+    With the encoding "auto", text without a byte order mark is UTF-16 if most bytes at even or odd positions are zero.
+    Otherwise, it is UTF-8 if its first bytes beyond ASCII are valid UTF-8, and Windows-1252 if they are not. Text in
+    UTF-8 is returned unchanged.
 
     Parameters
     ----------
@@ -57,9 +58,10 @@ class Utf8Reader:
         return decoded.encode()
 
     def _recognise(self, raw: bytes) -> bytes:
-        """Set the encoding if these bytes determine it; ASCII does not. Return them, with the rest of a last character.
+        """Set the encoding if these bytes determine it (ASCII does not), and return them.
 
-        The rest is read because an incomplete character at the end of the text is not UTF-8.
+        If they end inside a character, its remaining bytes are read and returned too. This tells an incomplete
+        character at the end of the text, which is not UTF-8, from a character that was cut.
         """
         if self._is_at_start:
             self._is_at_start = False
@@ -110,9 +112,9 @@ def _encoding_by_mark(start: bytes) -> str | None:
 
 
 def _utf_16_without_mark(start: bytes) -> str | None:
-    """Return the encoding if every second byte is zero in most of the text, as in European text in UTF-16.
+    """Return the encoding if most bytes at even, or at odd, positions are zero, as in European text in UTF-16.
 
-    Binary data may look similar, but has pairs of zeros, which text does not.
+    Return None otherwise. Binary data may look similar, but has pairs of zeros, which text does not.
     """
     halves = {"utf-16-be": start[0::2], "utf-16-le": start[1::2]}
     if any(first == second == 0 for first, second in zip(*halves.values(), strict=False)):
@@ -121,7 +123,7 @@ def _utf_16_without_mark(start: bytes) -> str | None:
 
 
 def _is_utf_8(raw: bytes, *, is_complete: bool = False) -> bool:
-    """Return True if bytes are UTF-8; unless they are complete, the last character may lack bytes."""
+    """Return True if bytes are UTF-8; unless `is_complete`, the last character may lack bytes."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_complete)
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Feature columns of a table: which columns are features, and their values as points; errors name row and column."""
+"""Choose the feature columns of a table, and read their values as points; errors name the row and the column."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
@@ -96,8 +96,8 @@ class TableColumns:
     def choose(self, rules: ColumnRules | None = None) -> FeatureChoice:
         """Choose the features: the named columns, or else all columns of numbers and categories.
 
-        If none are named, ids, free text, constants, columns without values, row numbers and results of an earlier run
-        are left out as well.
+        If no columns are named, ids, free text, constants, columns without values, row numbers and results of an
+        earlier run are left out.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class TableColumns:
     def features_of_model(
         self, names: list[str], categorical: Collection[str], known: Mapping[str, FeatureColumn], rules: ColumnRules
     ) -> FeatureChoice:
-        """Return how to read the features of a model; formats that the model does not know are recognised.
+        """Return how to read the features of a model; formats that the model file does not store are recognised.
 
         Parameters
         ----------
@@ -161,12 +161,13 @@ class TableColumns:
     def points(self, features: Iterable[FeatureColumn]) -> Array:
         """Return the values of the features, one row per point.
 
-        Numbers that are missing are NaN. Categories are the numbers of `categories.category_codes`.
+        Missing numbers are NaN. Categories are represented by their codes (see `category_codes`).
 
         Raises
         ------
         InvalidInputError
-            If a number is not finite or exceeds MAX_VALUE in absolute value; the message names row and column.
+            If a cell of a column of numbers is not a number, is not finite, or exceeds MAX_VALUE in absolute value. The
+            message names the row and the column.
         """
         values = [_READERS[feature.kind](self, feature) for feature in features]
         return np.column_stack(values) if values else np.empty((self._frame.height, 0))
@@ -190,7 +191,7 @@ class TableColumns:
         return _checked_numbers(parsed, feature, self._first)
 
     def codes(self, feature: FeatureColumn) -> Array:
-        """Return the numbers that stand for the categories of a feature."""
+        """Return the codes of the categories of a feature."""
         self._parsed.pop(feature.column, None)
         cells = self.categories(feature)
         distinct = cells.unique().drop_nulls()

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from imondrian.tables.lines import BLOCK_BYTES, CONTEXT_BYTES, Restart
 
-_POLL_SECONDS = 0.2  # between two checks whether the file has grown
+_POLL_SECONDS = 0.2  # interval at which to check whether the file has grown
 
 
 class FollowedFile:
-    """The bytes of a file without an end: at the end of the file, wait for more.
+    """The bytes of a growing file: at the end of the file, wait for more.
 
     A truncated file is read again from its start. A file that was renamed or removed is read to its end, and then the
-    next file of that name from its start. Until there is a non-empty one, the old file may still grow.
+    next file of that name from its start. Until there is a next file with content, the old file may still grow.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class FollowedFile:
                 os.lseek(self._descriptor, 0, os.SEEK_SET)
                 self._context = b""
                 return Restart.TRUNCATED
-            self._find_successor()  # before reading: if there is one, this file no longer grows
+            self._find_successor()  # before reading: if there is a successor, this file no longer grows
             block = os.read(self._descriptor, BLOCK_BYTES)
             if block:
                 self._context = (self._context + block)[-CONTEXT_BYTES:]

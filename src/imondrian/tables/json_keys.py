@@ -1,6 +1,6 @@
-"""Keys of NDJSON: those that appear more than once in an object, and those of booleans.
+"""Find what polars reads wrongly in NDJSON: keys that appear more than once in an object, and booleans beside numbers.
 
-The fast reader silently keeps the first of repeated keys, and reads booleans beside numbers as numbers.
+It silently keeps the first value of a repeated key, and reads booleans beside numbers as numbers.
 """
 
 import json
@@ -22,8 +22,8 @@ def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int
 
     A repeated key may be missed if its later values are null.
 
-    Keys are counted by their colons. If there are as many as values in the frame, or as values and nulls together, the
-    lines are not decoded.
+    Decoding the lines is slow, so keys are first counted by their colons. If there are as many keys as values in the
+    frame, or as values and nulls together, the lines are not decoded.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int
             decode_json(line.decode())
         except InvalidInputError as error:
             raise InvalidInputError(f"{name}: line {i}: {error}") from None
-        except ValueError:  # a blank line, or a notation that only the fast reader knows
+        except ValueError:  # a blank line, or a notation that only polars accepts
             continue
 
 
@@ -67,8 +67,9 @@ def has_booleans_as_numbers(block: bytes, frame: pl.DataFrame) -> bool:
 
 
 def _most_keys(block: bytes, n_values: int) -> int | None:
-    """Return an upper bound on the number of keys: all colons if they are n_values, else the colons after a quote.
+    """Return an upper bound on the number of keys: the number of colons, or of colons after a quote.
 
+    The colons after a quote are counted only if there are not n_values colons.
     Return None if there may be white space between a quote and its colon.
     """
     n_colons = block.count(b":")
@@ -79,7 +80,7 @@ def _most_keys(block: bytes, n_values: int) -> int | None:
 
 
 def _n_keyed_values(column: pl.Series) -> int:
-    """Return the number of values that follow a key, and are not null; also those in objects inside of the values."""
+    """Return the number of values that follow a key and are not null, including those in nested objects."""
     return column.len() - column.null_count() + _n_inner_values(column)
 
 

@@ -202,7 +202,7 @@ def number_or_none(value: Any) -> float | None:
 
 
 def _as_number(value: Any) -> float | None:
-    """Return the number that a value represents, infinite if no float is as large."""
+    """Return the number that a value represents, infinite if it is too large for a float; None if there is none."""
     if not isinstance(value, (str, int, float)) or (isinstance(value, str) and not _has_plain_characters(value)):
         return None
     try:

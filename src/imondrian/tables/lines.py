@@ -10,11 +10,11 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
 BLOCK_BYTES = 2**16
-CONTEXT_BYTES = 256  # bytes before a position, stored to recognise it later
+CONTEXT_BYTES = 256  # number of bytes before a position that are stored to recognise the position later
 _BLOCKS_AHEAD = 1  # number of blocks to read while another one is processed
-_MAX_LINES = 1024  # of a batch; with shorter batches the trees are loaded into the cache more often
+_MAX_LINES = 1024  # per batch; with shorter batches, the trees would be loaded into the cache more often
 _MAX_LINE_BYTES = 2**26
-_PAUSE = b""  # in place of a block: none has arrived for a while
+_PAUSE = b""  # takes the place of a block if none has arrived for a while
 _SIGNAL_SECONDS = 0.5  # how long a signal, or a pause, may stay unnoticed
 
 
@@ -79,8 +79,8 @@ class Lines:
     context : bytes, default=b""
         The last bytes before that position.
     reports_pauses : bool, default=False
-        Whether to yield a batch without lines each time that nothing has arrived for half a second, or that only a part
-        of a line has arrived.
+        Whether to yield a batch without lines whenever nothing has arrived for half a second, or only a part of a line
+        has arrived.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Lines:
         os.write(self._wake_up_writer, b"x")
 
     def batches(self) -> Iterator[LineBatch]:
-        """Yield the available lines as soon as there is one; the last line of a file may lack its line end."""
+        """Yield all available lines as soon as there is at least one; the last line of a file may lack a line end."""
         threading.Thread(target=self._read, daemon=True).start()
         pending: list[bytes] = []  # parts of a line without its end
         while (block := self._next_block()) is not None:

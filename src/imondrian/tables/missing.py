@@ -1,4 +1,4 @@
-"""Rules for missing values: the model fills them, their rows get no score, or they are an error."""
+"""Rules for missing values: the model fills them in, rows that have them get no score, or they are an error."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -21,7 +21,7 @@ _PARTS = (  # of a cell
     f"{_SPACES}*(?P<after>%|{_CURRENCIES})?{_SPACES}*(?P<close>\\))?$"
 )
 _NAMES = {",": "comma", ".": "point", " ": "space", "'": "apostrophe"}
-_MIN_SHARE = 0.9  # of the cells must be numbers, if not all are plain numbers
+_MIN_SHARE = 0.9  # share of the cells that must be numbers of one format
 
 
 class NumberFormat(NamedTuple):
@@ -31,7 +31,7 @@ class NumberFormat(NamedTuple):
     thousands: str = ""  # empty: none
 
     def pattern(self, *, is_strict: bool = False) -> str:
-        """Return a regular expression for unsigned numbers; strict: four digits or more must be grouped."""
+        """Return a regular expression for unsigned numbers; if strict, four or more digits must be grouped."""
         decimal, thousands = re.escape(self.decimal), re.escape(self.thousands)
         ungrouped = "[0-9]{1,3}" if is_strict and self.thousands else "[0-9]+"
         grouped = f"[1-9][0-9]{{0,2}}(?:{thousands}[0-9]{{3}})+|" if self.thousands else ""

@@ -1,4 +1,4 @@
-"""The times of rows in seconds since 1970: dates as text in any recognised format, or numbers of any common unit."""
+"""Convert times of rows to seconds since 1970, from dates in a recognised format or numbers in a common unit."""
 
 import math
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.tables.cells import MISSING_TEXTS, as_cell, without_missing_texts
 from imondrian.tables.dates import DateFormat, as_datetimes, is_known_format, recognise_dates, related_formats
 
-_UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # in a second
+_UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # number in a second
 _UNITS_OF_DATES = {"ms": 1e3, "us": 1e6, "ns": 1e9}
 _MILLISECONDS = pl.Datetime("ms")
 _LARGEST = 1e11  # the year 5138 in seconds: a larger number is in a smaller unit
-_N_TRIED = 100  # distinct values of a column in which a format is looked for, if no format fits all of them
+_N_TRIED = 100  # if no format fits the whole column, the number of distinct values whose formats are tried
 
 
 class TimeFormat(NamedTuple):
@@ -41,10 +41,10 @@ class TimeFormat(NamedTuple):
         return "dates are read with the month before the day" if self.is_doubtful else ""
 
     def seconds(self, values: list[Any]) -> Array:
-        """Return times in seconds; NaN for each value that is missing, or that is not written in this way.
+        """Return times in seconds; NaN for each value that is missing, or that is not in this format.
 
-        The hour is read as written: time zones are ignored. The date may also have no time of day, or one that is
-        written in another way. A number after the year 5138 is in another unit, so its time is not known.
+        The hour is read as written: time zones are ignored. A date may also lack the time of day, or have it in
+        another format. A number that would be after the year 5138 must be in another unit, so its time is unknown.
 
         Examples
         --------
@@ -88,7 +88,7 @@ def seconds_of_column(column: pl.Series) -> tuple[Array, TimeFormat | None]:
     """Return the times in a column of a table, and how they are written; NaN where a cell is not a time.
 
     If no single format fits the column, the format is that of the first value that is a time with a date, or else that
-    of the first time of day. If there is neither, or if the column has values of type date or datetime, it is None.
+    of the first time of day. If there is neither, or if the type of the column is date or datetime, the format is None.
     """
     if column.dtype in (pl.Date, pl.Datetime):
         return _seconds_of_dates(column), None
@@ -119,7 +119,7 @@ def _first_format(cells: pl.Series) -> TimeFormat | None:
 
 
 def _number(value: Any) -> float:
-    """Return a number, or text that represents one; NaN for everything else, and if it is too large in every unit."""
+    """Return a number, or the number that a text represents; NaN if there is none or it is too large in every unit."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return math.nan
     try:

@@ -9,7 +9,7 @@ from imondrian.tables.csv_records import MAX_FIELDS, long_fields
 from imondrian.tables.formats import SEPARATORS
 
 MAX_RECORDS = 50  # examined at the start of a table
-_MIN_ROWS = 2  # after the header, to know the width of a table
+_MIN_ROWS = 2  # number of rows after the header that are needed to know the width of a table
 
 
 class TableStart(NamedTuple):
@@ -40,7 +40,7 @@ def find_start(records: list[str], separator: str, *, find_titles: bool = True) 
 def guess_separator(records: list[str]) -> str:
     """Return the separator that divides the largest number of records into equally many fields, at least two.
 
-    Of several, the one that is most frequent in the first record is returned; if that is also a tie, the first of `,`,
+    If several do, return the one that is most frequent in the first record; if that is also a tie, the first of `,`,
     `;`, tab, `|`.
     """
 
@@ -80,7 +80,7 @@ def fields_of(record: str, separator: str) -> list[str]:
 
 
 def _width(record: str, separator: str) -> int:
-    """Return the number of fields; if there may be more than `MAX_FIELDS`, they are not split off."""
+    """Return the number of fields; if there may be more than `MAX_FIELDS`, return that without splitting the record."""
     return MAX_FIELDS if record.count(separator) >= MAX_FIELDS else len(fields_of(record, separator))
 
 

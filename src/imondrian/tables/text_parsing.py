@@ -29,9 +29,9 @@ from imondrian.tables.json_keys import check_unique_keys, has_booleans_as_number
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, find_start, guess_separator
 
 BLOCK_BYTES = 2**23  # parsed at once
-MAX_RECORD_BYTES = 2**26  # read before a record is refused
-_MAX_RECORD = "64 MiB"
-_START_BYTES = 2**23  # examined at most to find the separator
+MAX_RECORD_BYTES = 2**26  # a longer record is refused
+_MAX_RECORD = "64 MiB"  # MAX_RECORD_BYTES in words
+_START_BYTES = 2**23  # largest number of bytes that are examined to find the separator
 
 
 @dataclass
@@ -72,7 +72,7 @@ class _Columns(NamedTuple):
 
 
 def read_csv(text: TextSource) -> Iterator[pl.DataFrame]:
-    """Yield the rows of CSV block by block: those that Python's csv module reads, without blank lines."""
+    """Yield the rows of CSV block by block; they are those that Python's csv module reads, without blank lines."""
     pieces = _without_lines(_without_blank_start(_pieces(text)), text.skip_lines or 0)
     separator, pieces = _find_separator(text, pieces)
     cutter = RecordCutter(separator)
@@ -123,7 +123,7 @@ def _without_lines(pieces: Iterator[_Piece], n_lines: int) -> Iterator[_Piece]:
 
 
 def _find_separator(text: TextSource, pieces: Iterator[_Piece]) -> tuple[str, Iterator[_Piece]]:
-    """Return the separator, recognised by the first records unless it is given; and all pieces."""
+    """Return the separator, which the first records determine if it is not given, and an iterator of all pieces."""
     if text.separator is not None:
         return text.separator, pieces
     separators = "".join(SEPARATORS)
@@ -157,7 +157,7 @@ def _read_header(text: TextSource, separator: str, block: bytes) -> tuple[_Colum
 
 
 def _check_pending(text: TextSource, cutter: RecordCutter, record: str, *, is_last: bool) -> None:
-    """Raise an error that names a record if it is too long, or if the text ends inside its quotes."""
+    """Raise an error if the pending record is too long, or if the text ends inside its quotes; `record` names it."""
     if cutter.is_in_quotes and (is_last or cutter.n_pending > MAX_RECORD_BYTES):
         limit = "before the end" if is_last else f"within {_MAX_RECORD}"
         raise InvalidInputError(f"{text.name}: {record} has a field whose opening quote is not closed {limit}.")
@@ -174,7 +174,7 @@ def _decode_start(text: TextSource, record: bytes) -> str:
 
 
 def _parse_csv(text: TextSource, columns: _Columns, block: CsvBlock, n_rows: int) -> pl.DataFrame:
-    """Parse a block with polars if it is regular; if not, or if that fails, with Python, whose errors name the row."""
+    """Parse a regular block with polars. If it is not regular, or polars fails, parse record by record."""
     if not block.is_regular:
         return _parse_by_record(text, columns, block.text, n_rows)
     header = columns.separator.join(f"c{j}" for j in range(len(columns.names)))
@@ -188,7 +188,7 @@ def _parse_csv(text: TextSource, columns: _Columns, block: CsvBlock, n_rows: int
 
 
 def _parse_by_record(text: TextSource, columns: _Columns, block: bytes, n_rows: int) -> pl.DataFrame:
-    """Parse record by record: a quote inside an unquoted field is an ordinary character."""
+    """Parse record by record with Python's csv module: a quote inside an unquoted field is an ordinary character."""
     n_before = first_wide_record(block, columns.separator)
     if n_before is not None:
         raise InvalidInputError(f"{text.name}: row {n_rows + n_before + 1} has more than {MAX_FIELDS:,} fields.")

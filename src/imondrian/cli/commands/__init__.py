@@ -8,8 +8,8 @@ _BLAS = "scipy.linalg.cython_blas"
 def _load_numba_without_scipy() -> None:
     """Load Numba's array functions without SciPy, which would take 0.1 s to load.
 
-    When they are loaded, they import SciPy's BLAS if they can, to find out whether `np.cov` can be compiled. No kernel
-    needs that. Only the command line does this: in a user's program, it could disable `np.cov`.
+    Numba imports SciPy's BLAS, if it is installed, to find out whether `np.cov` can be compiled. No kernel needs
+    `np.cov`. Only the command line prevents this import: in a user's program, that could disable `np.cov`.
     """
     if _BLAS in sys.modules:
         return

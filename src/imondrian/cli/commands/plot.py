@@ -98,7 +98,7 @@ def _tree_figure(rows: Rows, model: FittedModel, options: PlotOptions) -> Figure
 
 
 def _coordinate_names(rows: Rows, model: FittedModel) -> list[str]:
-    """Return a name for each coordinate that trees cut: a category has a rarity and a random place."""
+    """Return a name for each coordinate that trees cut; a category has two, its rarity and a random place."""
     names = [*rows.features, *(f"{rows.features[j]} missing" for j in model.indicators)]
     features, categorical = model.forest.coordinate_features, model.forest.categorical
     parts = [""] * (len(features) - 2 * len(categorical))

@@ -104,7 +104,7 @@ def _write_nothing(frame: pl.DataFrame) -> None:
 
 
 def _indices(rows: Rows, row_numbers: list[int]) -> Array:
-    """Return the indices in a batch of rows with these numbers, counted from 1 in the table."""
+    """Return the indices, in this batch, of the rows with these numbers, which count from 1 in the table."""
     indices = (number - rows.first - 1 for number in sorted(set(row_numbers)))
     return np.array([i for i in indices if 0 <= i < len(rows.points)], dtype=np.int64)
 

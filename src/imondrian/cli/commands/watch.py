@@ -1,4 +1,4 @@
-"""`imondrian watch`: score and learn a stream; every input line becomes an output line, or incidents are written."""
+"""`imondrian watch`: score and learn a stream, and write every row with its results, or only the incidents."""
 
 import signal
 import sys
@@ -40,9 +40,9 @@ from imondrian.cli.watch_summary import WatchCounts
 from imondrian.cli.watch_times import WatchTimes, restored_times, stored_times
 from imondrian.stream.detector import StreamDetector
 
-_WRITE_TIMEOUT = 3  # seconds to wait after a signal until the output is read
+_WRITE_TIMEOUT = 3  # seconds that writing may still take after a signal
 _INCIDENTS, _SILENCE, _TIMES = "incidents", "silence", "times"  # keys among the extra values of the model file
-_N_REPORTED = 10  # unusable rows that are reported on standard error, if rows are not written
+_N_REPORTED = 10  # if rows are not written, this many unusable rows are reported on standard error
 
 
 def watch(
@@ -130,7 +130,7 @@ def _commands(options: IncidentOptions, console: Console) -> EventCommands | Non
 
 
 def _wait_and_save(watcher: "Watcher | KeyedWatcher", commands: EventCommands | None) -> None:
-    """Save the detector once no command is pending: a run that resumes from the file would not repeat a pending one."""
+    """Save the detector after all pending commands: a run that resumes from the file does not repeat them."""
     if commands is not None:
         commands.wait()
     watcher.save()
@@ -139,8 +139,8 @@ def _wait_and_save(watcher: "Watcher | KeyedWatcher", commands: EventCommands | 
 def _stop_on_signals(stream: WatchInput, output: WatchOutput, commands: EventCommands | None) -> None:
     """Make a signal end the stream cleanly; a second SIGINT or SIGTERM ends the program immediately.
 
-    Output that nobody reads delays the end by a few seconds at most, pending commands by at most the timeout of one. A
-    hangup may arrive twice, from the system and from the shell; the second one has no effect.
+    Output that nobody reads delays the end by at most a few seconds. Pending commands together delay it by at most the
+    timeout of one command. A hangup may arrive twice, from the system and from the shell; the second has no effect.
     """
 
     def stop(number: int, _frame: object) -> None:
@@ -162,7 +162,7 @@ def _stop_on_signals(stream: WatchInput, output: WatchOutput, commands: EventCom
 
 
 class Watcher:
-    """Parses lines, scores and learns their rows, and writes them with the results, or the incidents."""
+    """Parses lines, scores and learns their rows, and writes rows or incidents."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class Watcher:
         With --on-error fail, an unusable row raises an InvalidInputError after the rows before it have been written.
         """
         rows = [self._rows.parse(line, batch.parser) for line in batch.lines]
-        self._incidents.time_column = self._silence.time_column = self._times.column  # the first record may choose it
+        self._incidents.time_column = self._silence.time_column = self._times.column  # the first record may set it
         is_strict = self._options.on_error == "fail"
         usable = list(takewhile(lambda row: row.error is None, rows)) if is_strict else rows
         for run in self._runs(usable):
@@ -286,7 +286,7 @@ class Watcher:
         values, times = [row.values for row in rows], [self._rows.time_of(row) for row in rows]
         seconds = self._times.seconds(times, detector.n_seen)
         extra = {}
-        if self._options.explain:  # then there is one row
+        if self._options.explain:  # then a run is a single row
             time = None if seconds is None else float(seconds[0])
             extra = {EXPLANATION: self._explanations.explain_next(detector, features, values[0], time)}
         results = detector.process_many(_points(detector, features, values), seconds)
