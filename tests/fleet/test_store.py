@@ -419,3 +419,19 @@ def test_a_forked_process_cannot_harm_the_store(tmp_path):
         assert_same(fleet.process_many(KEYS, X), free.process_many(KEYS, X))
         fleet.save()
     assert SIZES["n_trees"] == fleet.parameters["n_trees"]
+
+
+def test_a_damaged_key_does_not_lose_the_results_of_the_rows_before(tmp_path):
+    path = tmp_path / "fleet.db"
+    with new_fleet(store=path) as fleet:
+        fleet.process_many(["a", "b"], X[:2])
+        fleet.save()
+    base = sqlite3.connect(path)
+    base.execute("UPDATE saved SET state = zeroblob(length(state)) WHERE rowid = (SELECT max(rowid) FROM saved)")
+    base.commit()
+    base.close()
+    with Fleet.load(path, max_bytes=BYTES) as fleet:
+        with pytest.raises(DamagedFileError, match="key 'b' is damaged") as error:
+            fleet.process_many(["a", "b"], X[2:4])
+        assert len(error.value.results.score) == 1
+        assert fleet.n_rows == 3

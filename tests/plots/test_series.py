@@ -126,6 +126,7 @@ def test_wrong_arguments_are_refused():
         ({"labelled": [0.5, 1]}, "true or false"),
         ({"expected": Band([0, 0], [1.0, 1.0], [2.0, 2.0])}, "expected.rows must be increasing"),
         ({"expected": Band([0], [1.0, 1.0], [2.0])}, "expected.low must have 1"),
+        ({"labelled": [0, 2]}, r"labelled must be true or false, but labelled\[1\] is 2"),
     ]:
         with pytest.raises(InvalidInputError, match=message):
             plot_series([1.0, 2.0], surprises, **arguments)

@@ -2,11 +2,13 @@
 
 import json
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian.base.errors import InvalidInputError
+from imondrian.tables.cells import parse_column
 from imondrian.tables.line_records import is_number, number_in, numbers_in, parse_json_line, parser_for
 from imondrian.tables.verbatim_json import json_members
 
@@ -59,6 +61,7 @@ def test_duplicate_column_names_and_parquet_streams_are_refused():
         (" NA ", "missing"),
         ("nan", "missing"),
         ("q", "'q' is not a number"),
+        ("\u0663", "is not a number"),
         ([1], "not a number"),
         (10**400, "exceeds"),
         (-(10**400), "exceeds"),
@@ -195,3 +198,9 @@ def test_a_line_with_too_many_fields_is_refused():
     with pytest.raises(InvalidInputError, match="the line has more than 100,000 fields"):
         parser_for(b"," * 100_000, None, None, has_header=True)
     assert parse(b'1,"%s"' % (b"," * 100_000)).values == {"a": "1", "b": "," * 100_000}
+
+
+@pytest.mark.parametrize("text", ["3", " 3 ", "3\u00a0", "\u2009\t3"])
+def test_blanks_around_a_number_are_ignored(text):
+    assert number_in({"a": text}, "a") == 3.0
+    assert parse_column(pl.Series("a", [text])).numbers.to_list() == [3.0]

@@ -8,7 +8,10 @@ class ImondrianError(Exception):
 
 
 class InvalidInputError(ImondrianError, ValueError):
-    """An argument or a value cannot be used. Nothing was changed."""
+    """An argument or a value cannot be used.
+
+    Nothing was changed, except if another thread changed the rows during a call: the rows before may have been learned.
+    """
 
 
 class NotHeldError(InvalidInputError):
@@ -22,7 +25,13 @@ class EmptyForestError(ImondrianError, ValueError):
 
 
 class DamagedFileError(ImondrianError, ValueError):
-    """A model, data or result file is truncated, altered or of another kind. Nothing was loaded."""
+    """A model, data or result file is truncated, altered or of another kind. Nothing was loaded from it.
+
+    If `Fleet.process_many` finds a damaged key in its store, it may have processed the rows before; `Fleet.n_rows`
+    counts them.
+    """
+
+    results: Any = None  # FleetResults of the rows that were processed; None for other calls
 
 
 class NothingSavedError(DamagedFileError):

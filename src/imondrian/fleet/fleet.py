@@ -155,8 +155,9 @@ class Fleet:
     -----
     A fleet may be used from several threads: a call that changes it runs alone. If a call is interrupted (Ctrl+C), or
     the store fails, the fleet has processed some rows of the call, from the first on; `n_rows` counts only these. If
-    the store fails, the StoreError has the results of these rows in `results`, and the call can be repeated with the
-    other rows. A fleet with a store cannot be used in a forked process.
+    the store fails, the StoreError (or DamagedFileError, if a key in the store is damaged) has the results of these
+    rows in `results`, and the call can be repeated with the other rows. A fleet with a store cannot be used in a forked
+    process.
 
     Examples
     --------
@@ -412,7 +413,7 @@ class Fleet:
             end = block_end(keys, first, table.entries, limits)
             try:
                 results.append(self._process_block(_Rows(keys[first:end], points[first:end], names)))
-            except StoreError as error:
+            except (StoreError, DamagedFileError) as error:
                 error.results = joined(results)
                 raise
             first = end

@@ -82,7 +82,7 @@ def plot_regions(
     'anomaly score'
     """
     pairs = as_plane_points(points)
-    flags = as_flags(is_anomaly, pairs.shape[0])
+    flags = as_flags(is_anomaly, "is_anomaly", pairs.shape[0])
     checked, threshold = _as_surface(surface), as_number(threshold, "threshold")
     x_name, y_name = as_names(names, 2)
     axes = new_axes(7.0, 5.4) if axes is None else axes

@@ -41,7 +41,7 @@ def plot_scatter(
     ['normal: 2 rows', 'anomalies: 1 row']
     """
     pairs = as_plane_points(points)
-    flags = as_flags(is_anomaly, pairs.shape[0])
+    flags = as_flags(is_anomaly, "is_anomaly", pairs.shape[0])
     x_name, y_name = as_names(names, 2)
     axes = new_axes(6.0, 5.0) if axes is None else axes
     add_legend(axes, draw_rows(axes, pairs[:, 0], pairs[:, 1], flags))

@@ -98,7 +98,7 @@ def plot_series(  # noqa: PLR0913
     n_rows, n_values = table.shape
     x = x_coordinates(when, n_rows).astype(np.float64)
     labels = [f"value {j + 1}" for j in range(n_values)] if names is None else as_names(names, n_values)
-    is_labelled = np.zeros(n_rows, bool) if labelled is None else as_flags(labelled, n_rows)
+    is_labelled = np.zeros(n_rows, bool) if labelled is None else as_flags(labelled, "labelled", n_rows)
     *upper, lower = _new_panels(min(n_values, MAX_PANELS), as_number(width, "width"))
     line = _Line(x, _gaps(x))
     handles: list[Artist] = []

@@ -31,14 +31,14 @@ def as_plane_points(points: Any) -> Array:
     return array
 
 
-def as_flags(is_anomaly: Any, n_rows: int) -> Array:
+def as_flags(flags: Any, name: str, n_rows: int) -> Array:
     """Check an array of booleans, one for each row."""
-    array = as_numbers(is_anomaly, "is_anomaly", 1)
-    check_length(array, "is_anomaly", n_rows)
+    array = as_numbers(flags, name, 1)
+    check_length(array, name, n_rows)
     wrong = (array != 0) & (array != 1)
     if wrong.any():
         i = int(np.flatnonzero(wrong)[0])
-        raise InvalidInputError(f"is_anomaly must be true or false, but is_anomaly[{i}] is {array[i]:g}.")
+        raise InvalidInputError(f"{name} must be true or false, but {name}[{i}] is {array[i]:g}.")
     return array == 1
 
 

@@ -203,14 +203,18 @@ def number_or_none(value: Any) -> float | None:
 
 def _as_number(value: Any) -> float | None:
     """Return the number that a value represents, infinite if it is too large for a float; None if there is none."""
-    if not isinstance(value, (str, int, float)) or (isinstance(value, str) and not _has_plain_characters(value)):
+    if isinstance(value, str):
+        value = value.strip()
+        if not _has_plain_characters(value):
+            return None
+    elif not isinstance(value, (int, float)):
         return None
     try:
         return float(value)
     except OverflowError:
         return -math.inf if isinstance(value, int) and value < 0 else math.inf
     except ValueError:
-        return BOOLEANS.get(str(value).strip().lower())
+        return BOOLEANS.get(str(value).lower())
 
 
 def _has_plain_characters(text: str) -> bool:
