@@ -54,7 +54,9 @@ _MIN_PROBABILITY, _MAX_SURPRISE = 1e-300, 300.0
 _TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, _MAX_SURPRISE), "score": (FIXED, 1.0)}
 _MAX_TEXT_LENGTH = 100  # characters; matching takes time quadratic in the number of digits
 _MAX_COUNT = 1e70  # no bin can weigh more: the sum of all weights is less than twice MAX_WEIGHT times the half-life
-_MAX_LISTED = 2**20  # up to this many copies, scores are repeated, not weighted: sums are rounded as without copies
+# With at most this many copies in total, each score is repeated instead of weighted, so that sums are rounded as for a
+# plain list. The limit is higher if there are more than half as many scores.
+_MAX_LISTED = 2**20
 
 
 class Rule(NamedTuple):

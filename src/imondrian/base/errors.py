@@ -10,7 +10,8 @@ class ImondrianError(Exception):
 class InvalidInputError(ImondrianError, ValueError):
     """An argument or a value cannot be used.
 
-    Nothing was changed, except if another thread changed the rows during a call: the rows before may have been learned.
+    Nothing was changed, except if another thread changed the rows during a call: then earlier rows of the call may have
+    been learned.
     """
 
 

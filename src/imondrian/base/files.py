@@ -34,7 +34,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _errors_that_name(path: str | os.PathLike[str], target: Path) -> Iterator[None]:
-    """Name the path that the caller knows in errors about a temporary file."""
+    """In errors about a temporary file, name the path that the caller knows."""
     try:
         yield
     except OSError as error:

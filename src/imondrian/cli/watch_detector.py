@@ -174,7 +174,7 @@ def check_parameters(explicit: dict[str, Any], parameters: dict[str, Any], path:
 
 
 def detector_parameters(explicit: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that the user set as arguments of a new detector."""
+    """Convert the options that the user set to arguments of a new detector."""
     return {_PARAMETERS.get(name, name): value for name, value in explicit.items()}
 
 

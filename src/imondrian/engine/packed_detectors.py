@@ -38,7 +38,7 @@ def pack_cuts(trees: Trees, chosen: Array, times: Array, values: Array, children
 
 @kernel
 def unpack_cuts(trees: Trees, chosen: Array, times: Array, values: Array, children: Array, features: Array) -> None:
-    """Copy the cuts from arrays that `pack_cuts` has written to the chosen trees.
+    """Copy the cuts to the chosen trees, from arrays that `pack_cuts` has written.
 
     The trees must have their heads, and all slots must be zero. The caller has checked that no tree has more leaves
     than slots, and that the lengths of the arrays match the numbers of leaves.
@@ -118,8 +118,8 @@ def write_point(trees: Trees, t: int, x: Array) -> bool:
 def write_order(trees: Trees, t: int, order: Array) -> int:
     """Write the inner nodes, from the root down, each before its children; return their number.
 
-    The end of `order` is the stack of the nodes to visit. If the cuts form a cycle, or a node has two parents, the
-    function returns NONE, or a number that is not that of all inner nodes.
+    The end of `order` is the stack of the nodes to visit. If the cuts form a cycle, the function returns
+    NONE or too small a number. A node with two parents may remain unnoticed here; `is_sound` finds it.
     """
     n_done, top, root = 0, order.size, trees.heads[t]["root"]
     if trees.heads[t]["n_leaves"] > 0 and not is_leaf(root):

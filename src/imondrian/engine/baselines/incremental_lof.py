@@ -220,7 +220,8 @@ def exchange_farthest(tables: Tables, row: int, new: int) -> None:
 def enqueue_reaching(tables: Tables, row: int) -> None:
     """Enqueue the rows whose reachability distance from this row was its previous, longer k-distance.
 
-    They are nearer than that, so they are still among its neighbours: it suffices to look at those.
+    Such rows are nearer than the previous k-distance, so they are still neighbours of this row: only its neighbours are
+    searched.
     """
     for slot in range(tables.neighbours.shape[1]):
         other = tables.neighbours[row, slot]
@@ -292,7 +293,7 @@ def enqueue(tables: Tables, what: int, row: int) -> None:
 
 @helper
 def link(tables: Tables, row: int, slot: int) -> None:
-    """Add the row to the list of rows that have its neighbour in this slot as a neighbour."""
+    """Let n be the row's neighbour in this slot: add the row to the list of rows that have n as a neighbour."""
     entry, neighbour = row * tables.neighbours.shape[1] + slot, tables.neighbours[row, slot]
     after = tables.first[neighbour]
     tables.following[entry] = after
@@ -304,7 +305,7 @@ def link(tables: Tables, row: int, slot: int) -> None:
 
 @helper
 def unlink(tables: Tables, row: int, slot: int) -> None:
-    """Remove the row from the list of rows that have its neighbour in this slot as a neighbour."""
+    """Let n be the row's neighbour in this slot: remove the row from the list of rows that have n as a neighbour."""
     entry = row * tables.neighbours.shape[1] + slot
     before, after = tables.preceding[entry], tables.following[entry]
     if before == _NO_ENTRY:

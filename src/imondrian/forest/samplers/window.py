@@ -107,8 +107,8 @@ class Window:
     def n_shared_rows(self, n_trees: int, n_values: int) -> int:
         """Return the length of the table of points that the trees share: the window and one block.
 
-        Return 0 if points of their own take less memory, if there are categories, whose places differ by tree, or if
-        trees from a file would have to search so many points that it would take long.
+        Return 0 if separate points for each tree take no more memory, if there are categories (their places differ by
+        tree), or if searching the window for the points of trees from a file would take long.
         """
         n_rows, sizes = self.length + min(self.length, ROWS_PER_BLOCK), (n_trees, self.limit, n_values)
         is_smaller = shared_bytes(*sizes, n_rows) < table_bytes(*sizes)
@@ -311,7 +311,7 @@ class Window:
         """Restore the ring and the clock, and count the categories in the ring."""
         self.ring = arrays["ring"]
         self.counts.reserve(self.length + 1)
-        self.counts.restart(_without_empty_rows(self.ring))  # a copy: the rarities of earlier points do not change
+        self.counts.restart(_without_empty_rows(self.ring))  # a copy: the ring keeps its rarities
         self.number, self.next_step, maintains_typical_sizes, *strata = arrays["clock"].tolist()
         self.maintains_typical_sizes = bool(maintains_typical_sizes)
         self._set_stratum(*strata or [1])  # in older files, points are selected independently
@@ -457,7 +457,7 @@ class Window:
         first = max(self.number - self.length, 0)
         numbers_by_row: dict[bytes, list[int]] = defaultdict(list)
         ring = self.ring + 0.0
-        self._rarities_of(ring)[:] = 0.0  # as in X: rarities are those of the time when a point arrived
+        self._rarities_of(ring)[:] = 0.0  # as in X: rarities are not compared
         for number in range(self.number - 1, first - 1, -1):  # the oldest last, so that pop() returns it first
             numbers_by_row[ring[number % self.length].tobytes()].append(number)
         numbers = []
