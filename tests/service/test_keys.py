@@ -468,6 +468,18 @@ def test_the_files_of_keys_are_kept_if_the_database_is_lost(tmp_path, is_empty):
     assert (tmp_path / "keys-1.db.damaged").read_bytes() == content
 
 
+def test_a_second_loss_of_the_database_keeps_the_files_of_the_first(tmp_path):
+    contents = []
+    for n_rows in (20, 60):
+        registry = Registry(tmp_path)
+        learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=n_rows))
+        registry.close()
+        contents.append((tmp_path / "keys-1.db").read_bytes())
+        (tmp_path / FILE).unlink()
+    Registry(tmp_path).close()
+    assert [(tmp_path / f"keys-1.db.{name}").read_bytes() for name in ("damaged", "damaged-2")] == contents
+
+
 @pytest.mark.parametrize("is_set_aside", [True, False])
 def test_a_detector_whose_file_cannot_be_deleted_is_removed(tmp_path, is_set_aside, caplog):
     registry = Registry(tmp_path)

@@ -211,7 +211,8 @@ def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
 def _last_step(n_points: Array, window: int) -> Array:
     """Return the number of points at the last step of windows that have seen n_points points.
 
-    Steps after the first one at which the window is full are left out: the caller limits the number to the window.
+    Only steps up to the one at which the window is first full are considered: the caller limits the result to the
+    window.
     """
     steps = [0, 1]
     while steps[-1] < min(window, n_points.max(initial=0)):

@@ -1,7 +1,5 @@
 """Unique names for the columns of a table whose header may have duplicates and blanks."""
 
-from collections import Counter
-
 
 def unique_names(labels: list[str]) -> list[str]:
     """Return a name for each column: its label, with a number if an earlier column has the same label.
@@ -15,11 +13,16 @@ def unique_names(labels: list[str]) -> list[str]:
     """
     n_blank = labels.count("")
     candidates = [label or (f"column_{j + 1}" if n_blank > 1 else "") for j, label in enumerate(labels)]
-    taken, counts = set(candidates), Counter[str]()
+    taken, latest_numbers = set(candidates), dict[str, int]()
     names = []
     for name in candidates:
-        counts[name] += 1
-        names.append(name if counts[name] == 1 else _next_free(name, taken))
+        if name in latest_numbers:
+            number = _next_free(name, latest_numbers[name] + 1, taken)
+            names.append(f"{name} ({number})")
+        else:
+            number = 1
+            names.append(name)
+        latest_numbers[name] = number
         taken.add(names[-1])
     return names
 
@@ -29,8 +32,8 @@ def labels_that_differ(names: list[str], labels: list[str]) -> dict[str, str]:
     return {name: label for name, label in zip(names, labels, strict=True) if name != label}
 
 
-def _next_free(name: str, taken: set[str]) -> str:
-    number = 2
+def _next_free(name: str, number: int, taken: set[str]) -> int:
+    """Return the first number, from this one on, with which the name is not taken."""
     while f"{name} ({number})" in taken:
         number += 1
-    return f"{name} ({number})"
+    return number

@@ -218,7 +218,7 @@ def exchange_farthest(tables: Tables, row: int, new: int) -> None:
 
 @helper
 def enqueue_reaching(tables: Tables, row: int) -> None:
-    """Enqueue the rows whose reachability distance from this row was its previous, longer k-distance.
+    """Enqueue the rows whose reachability distance from this row was this row's previous, longer k-distance.
 
     Such rows are nearer than the previous k-distance, so they are still neighbours of this row: only its neighbours are
     searched.

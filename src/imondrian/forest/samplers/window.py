@@ -46,7 +46,7 @@ _ALL = slice(None)
 _NO_POINT = Selection(0.0, 1)  # selects no point: for rows that are only scored
 _LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
 _MAX_SEARCHED = 2**23  # trees times points of the window; searching them takes 5 ns each
-_UNLIKELY = 60.0  # minus the log of the largest probability that, at a given time, a tree needs more slots than it has
+_UNLIKELY = 60.0  # at any given time, a tree needs more slots than it has with a probability below exp(-60)
 
 
 class Window:
@@ -473,7 +473,7 @@ class Window:
         is_foreign, key = np.empty(heads.size, np.bool_), np.uint64(int.from_bytes(os.urandom(8)))
         max_lookups = _LOOKUPS_PER_POINT * (self.length + int(heads["n_leaves"].sum()))
         find_foreign_points(trees, self.ring, self.number, self.selection, key, max_lookups, is_foreign)
-        n_held = trees.copies.sum(axis=1, dtype=np.int64)  # bounds the copies that are not looked up
+        n_held = trees.copies.sum(axis=1, dtype=np.int64)  # also limits points that were accepted without a look-up
         has_too_many = n_held > min(self.limit, self.n_points(trees))
         yield "the tree holds points that it would not select", is_foreign | has_too_many
 

@@ -109,8 +109,16 @@ class KeyFiles:
             if match is None or (int(match[1]) in known and match[2] is None):
                 continue  # a journal of SQLite belongs to its file: it restores the state before an interrupted save
             with suppress(OSError):
-                path.replace(f"{path}.damaged") if is_damaged and match[2] is None else path.unlink()
+                path.replace(_free_name(path)) if is_damaged and match[2] is None else path.unlink()
                 _LOG.info("%s belongs to no detector.", path)
+
+
+def _free_name(path: Path) -> Path:
+    """Return the first of *.damaged, *.damaged-2, ... that does not exist."""
+    damaged, number = path.with_name(f"{path.name}.damaged"), 2
+    while damaged.exists():
+        damaged, number = path.with_name(f"{path.name}.damaged-{number}"), number + 1
+    return damaged
 
 
 def check_number_of_keyed(n_open: int, limits: Limits) -> None:
