@@ -23,7 +23,7 @@ _MIN_BLOCKS = 8
 _N_DEVIATIONS = 5.0
 _KOLMOGOROV_DEVIATION = 0.26  # standard deviation of the Kolmogorov distribution
 _COUNT, _MEAN, _SQUARES = 0, 1, 2
-_MAX_INSERTIONS = 2**100  # upper bound on the counts in a file, sums over all trees
+_MAX_INSERTIONS = 2**100  # limit of the counts in a file, which are sums over all trees; no forest can reach it
 OUTSIDE, SCORES = "outside", "scores"
 
 

@@ -155,7 +155,7 @@ class Reservoir:
         return np.repeat(points, copies, axis=0)
 
     def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
-        """Return the points of `points`, each leaf's point once, and the number of its copies."""
+        """Return the point in each leaf, and the number of its copies; of one tree if all hold the same points."""
         return points_and_copies(trees_with_all_points(trees))
 
     def widened(self, trees: Trees, new: NewFeatures) -> Self:

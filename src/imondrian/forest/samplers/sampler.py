@@ -174,7 +174,10 @@ class Sampler(Protocol):
         """Return a sampler like this one with new features, which are the same in all points."""
 
     def check_join(self, state: dict[str, Array]) -> None:
-        """Raise InvalidInputError if the trees of another forest, whose sampler has this state, cannot be joined."""
+        """Raise InvalidInputError if trees of another forest cannot be joined to this one.
+
+        The state is that of the other forest's sampler.
+        """
 
     def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
         """Update the scale and the trees after trees of a forest with these arrays were joined; return the sampler."""
