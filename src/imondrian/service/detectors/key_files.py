@@ -47,7 +47,10 @@ class KeyFiles:
         database = self._folder / FILE
         if not any(self._folder.glob("keys-*.db")) or (database.is_file() and database.stat().st_size):
             return []
-        return [f"{database} is missing or empty: the files of keys beside it are renamed to *.damaged (or *.damaged-2, ...)."]
+        return [
+            f"{database} is missing or empty: the files of keys beside it are renamed to *.damaged"
+            " (or *.damaged-2, ...)."
+        ]
 
     def create(self, detector: int, fleet: Fleet) -> None:
         """Create the file of a detector from a fleet without a store, which has no keys yet."""
