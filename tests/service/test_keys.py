@@ -459,8 +459,10 @@ def test_the_files_of_keys_are_kept_if_the_database_is_lost(tmp_path, is_empty):
         (tmp_path / FILE).touch()
     registry = Registry(tmp_path)
     assert registry.damage_reports == [
-        f"{tmp_path / FILE} is missing or empty: the files of keys beside it are renamed to *.damaged"
-        " (or *.damaged-2, ...)."
+        (
+            f"{tmp_path / FILE} is missing or empty: the files of keys beside it are renamed to *.damaged"
+            " (or *.damaged-2, ...)."
+        )
     ]
     registry.close()
     registry = Registry(tmp_path)

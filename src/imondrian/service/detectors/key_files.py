@@ -48,8 +48,10 @@ class KeyFiles:
         if not any(self._folder.glob("keys-*.db")) or (database.is_file() and database.stat().st_size):
             return []
         return [
-            f"{database} is missing or empty: the files of keys beside it are renamed to *.damaged"
-            " (or *.damaged-2, ...)."
+            (
+                f"{database} is missing or empty: the files of keys beside it are renamed to *.damaged"
+                " (or *.damaged-2, ...)."
+            )
         ]
 
     def create(self, detector: int, fleet: Fleet) -> None:
