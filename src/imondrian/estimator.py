@@ -132,8 +132,7 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
         after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
         holds. Exception: if only `contamination` changes, and its new value is a surprise, the scores of the fitted
-        rows are used, provided that `fit` computed them. It does not if `contamination` is a fixed score, such as
-        "score 0.6".
+        rows are used, unless `fit` was called with a fixed score, such as "score 0.6": then it computed none.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -52,8 +52,8 @@ def test_the_scores_are_those_of_a_detector_that_is_given_the_times(shell):
     assert rows[390]["explanation"].startswith("load = 15 (high; expected")
     assert rows[390]["explanation"].endswith("at this hour)")  # no share: there is only one value
     assert (
-        "left out: ts (the timestamp column), host (text, but with --preset series all features must be numbers)"
-        in done.stderr
+        "left out: ts (the timestamp column), host (not a number, but with --preset series all features must be"
+        " numbers)" in done.stderr
     )
     assert "times: a row every 30 min, 2 unknown (the first: row 101, 'soon')\n" in done.stderr
 

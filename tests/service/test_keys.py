@@ -20,7 +20,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
 from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits, Retention
-from imondrian.service.storage.store import FILE
+from imondrian.service.storage.store import FILE, Store
 from tests.service.keyed import (
     HOSTS,
     NAMES,
@@ -448,6 +448,13 @@ def test_a_damaged_file_sets_only_its_detector_aside(tmp_path, damage):
     registry.close()
 
 
+def lost_database(folder):
+    return (
+        f"1 files of keys belong to no detector in {folder / FILE}, which may have been lost or replaced: they were"
+        " renamed to *.damaged (or *.damaged-2, ...)."
+    )
+
+
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_the_files_of_keys_are_kept_if_the_database_is_lost(tmp_path, is_empty):
     registry = Registry(tmp_path)
@@ -458,17 +465,42 @@ def test_the_files_of_keys_are_kept_if_the_database_is_lost(tmp_path, is_empty):
     if is_empty:
         (tmp_path / FILE).touch()
     registry = Registry(tmp_path)
-    assert registry.damage_reports == [
-        (
-            f"{tmp_path / FILE} is missing or empty: the files of keys beside it are renamed to *.damaged"
-            " (or *.damaged-2, ...)."
-        )
-    ]
+    assert registry.damage_reports == [lost_database(tmp_path)]
     registry.close()
     registry = Registry(tmp_path)
     assert registry.damage_reports == []
     registry.close()
     assert (tmp_path / "keys-1.db.damaged").read_bytes() == content
+
+
+def test_the_files_of_keys_are_kept_if_the_start_after_the_loss_is_killed(tmp_path):
+    registry = Registry(tmp_path)
+    learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=20))
+    registry.close()
+    content = (tmp_path / "keys-1.db").read_bytes()
+    (tmp_path / FILE).unlink()
+    Store(tmp_path).close()  # all that the killed start did
+    registry = Registry(tmp_path)
+    assert registry.damage_reports == [lost_database(tmp_path)]
+    registry.close()
+    assert (tmp_path / "keys-1.db.damaged").read_bytes() == content
+
+
+def test_the_files_of_keys_are_kept_if_an_older_database_replaces_the_newer(tmp_path):
+    registry = Registry(tmp_path)
+    learn(registry.create("hosts", HOSTS)[0], *keyed_rows(n_rows=20))
+    registry.close()
+    older = (tmp_path / FILE).read_bytes()
+    registry = Registry(tmp_path)
+    learn(registry.create("others", HOSTS)[0], *keyed_rows(n_rows=20))
+    registry.close()
+    content = (tmp_path / "keys-2.db").read_bytes()
+    (tmp_path / FILE).write_bytes(older)
+    registry = Registry(tmp_path)
+    assert registry.damage_reports == [lost_database(tmp_path)]
+    assert registry.get("hosts").worker.is_keyed
+    registry.close()
+    assert (tmp_path / "keys-2.db.damaged").read_bytes() == content
 
 
 def test_a_second_loss_of_the_database_keeps_the_files_of_the_first(tmp_path):

@@ -55,7 +55,7 @@ _TEXT_RULES = {"top": (SHARE, 0.5), "surprise": (SURPRISE, _MAX_SURPRISE), "scor
 _MAX_TEXT_LENGTH = 100  # characters; matching takes time quadratic in the number of digits
 _MAX_COUNT = 1e70  # no bin can weigh more: the sum of all weights is less than twice MAX_WEIGHT times the half-life
 # With at most this many copies in total, each score is repeated instead of weighted, so that sums are rounded as for a
-# plain list. The limit is higher if there are more than half as many scores.
+# plain list. The limit is twice the number of scores if that is larger.
 _MAX_LISTED = 2**20
 
 
@@ -264,7 +264,7 @@ class StreamingThreshold:
     Parameters
     ----------
     rule : float or str, default=0.001
-        A number p below 0.5: an ordinary point exceeds the threshold with the probability p; its surprise is -log10(p).
+        A number p below 0.5: an ordinary point exceeds the threshold, a surprise of -log10(p), with probability p.
         "surprise 3" is the same as 0.001. "top 5%": that share of the scores exceeds the threshold. "kmeans": the
         midpoint of the means of two clusters. 0.5: a threshold of 0.5.
     half_life : int, default=1024

@@ -28,8 +28,8 @@ class EmptyForestError(ImondrianError, ValueError):
 class DamagedFileError(ImondrianError, ValueError):
     """A model, data or result file is truncated, altered or of another kind. Nothing was loaded from it.
 
-    If `Fleet.process_many` finds a damaged key in its store, it may have processed the rows before; `Fleet.n_rows`
-    counts them.
+    If `Fleet.process_many` finds a damaged key in its store, it may have processed earlier rows of the call;
+    `Fleet.n_rows` counts them.
     """
 
     results: Any = None  # FleetResults of the rows that were processed; None for other calls

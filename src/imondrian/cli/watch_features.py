@@ -127,7 +127,7 @@ class StreamChoice(NamedTuple):
         """Return why a column with this value in the first record is not a feature; an empty string if it is one."""
         reason = _why_not_feature(value)
         is_refused = not reason and self.numbers_only and _is_category(value)
-        return f"text, but with {self.numbers_only} all features must be numbers" if is_refused else reason
+        return f"not a number, but with {self.numbers_only} all features must be numbers" if is_refused else reason
 
 
 def features_of_detector(detector: StreamDetector) -> StreamFeatures | None:

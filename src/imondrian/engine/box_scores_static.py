@@ -22,7 +22,7 @@ from imondrian.engine.nodes import NO_NODE, Trees, is_leaf, is_point_of, populat
 
 
 class Path(NamedTuple):
-    """Scratch space: the nodes whose boxes do not contain x, from its leaf upwards, with values computed for them."""
+    """Scratch space: the inner nodes whose boxes do not contain x, the lowest first, with values computed for them."""
 
     nodes: Array
     rates: Array  # weighted overhang of x over the box
@@ -92,7 +92,7 @@ def excess_from_leaf(
 
 @helper
 def write_path_outside_boxes(trees: Trees, t: int, leaf: int, x: Array, weights: Array, path: Path) -> int:
-    """Write the nodes whose boxes do not contain x, from its leaf upwards; return their number."""
+    """Write the inner nodes whose boxes do not contain x, the lowest first; return their number."""
     n_outside, node = 0, trees.parents[t, leaf]
     while node != NO_NODE:
         rate, size = overhang_and_extent(trees, t, node, x, weights)
@@ -112,7 +112,7 @@ def log_population_with_x(trees: Trees, t: int, node: int) -> float:
 
 @kernel
 def write_sums_above_and_means(trees: Trees, weights: Array, sums_above: Array, means: Array) -> None:
-    """Write the sum of the terms above each node, for points in its box, and the mean log size of each tree.
+    """Write the sum of the terms above each node, for points in all boxes above it, and the mean log size of each tree.
 
     The mean of a tree with fewer than two points is 0.
     """

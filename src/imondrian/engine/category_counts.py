@@ -90,7 +90,7 @@ def forget_rows(table: CategoryTable, X: Array) -> None:
 
 @helper
 def n_in_categories(table: CategoryTable) -> Any:
-    """Return the largest number of points that are in the categories of one feature."""
+    """Count the points in the categories of each feature, without dropped categories; return the largest count."""
     largest = np.int64(0)
     for k in range(table.masses.shape[0]):
         n = np.int64(0)
@@ -250,7 +250,8 @@ def free_entry(table: CategoryTable, k: int, entry: Any) -> None:
 def drop_rare(table: CategoryTable, k: int, n_kept: int) -> None:
     """Drop the rarest categories of a feature until at most n_kept are left; equally rare ones are treated alike.
 
-    The points of dropped categories still count as points of rare ones, since they are in no mass.
+    The points of dropped categories still count as points of rare ones: they are in the total, but not in
+    `masses`.
     """
     cutoff = smallest_cutoff(table, k, n_kept)
     entry = np.int64(0)

@@ -117,7 +117,7 @@ class KeyStore:
                 self._spill_path.unlink(missing_ok=True)
 
     def __del__(self) -> None:
-        """Close the store when nothing refers to it: its connection, in a reference cycle, would be freed late."""
+        """Close the store when nothing refers to it: its connection, part of a cycle, would be freed late."""
         with suppress(Exception):  # the interpreter may be ending
             self.close()
 

@@ -116,7 +116,8 @@ class KeyTable:
         needed = dict.fromkeys(keys)
         missing = iter([key for key in needed if key not in self.entries])
         while batch := list(islice(missing, _KEYS_AT_ONCE)):
-            states = {key: self._stored(key) for key in batch}  # first: if one is damaged, no key has left memory
+            # read before room is made: if one is damaged, no key has left memory for this batch
+            states = {key: self._stored(key) for key in batch}
             self._is_moving = True
             self._make_room(len(batch), needed)
             for key, state in states.items():

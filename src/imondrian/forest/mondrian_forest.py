@@ -510,10 +510,10 @@ class MondrianForest:
     def expected_values(self, X: npt.ArrayLike, features: npt.ArrayLike | None = None) -> ExpectedValues:
         """Return the ordinary values of features of each row, given its other features.
 
-        In each tree, the row is followed to its leaf. At cuts on the feature, both sides are searched; of up to four
-        leaves reached, the one nearest to the row in the other features gives its value. A row that a tree holds is not
-        compared with itself: one copy of it is left out. Nothing changes in the forest, and the result depends only on
-        the forest and the row. Not to be confused with the score `kind="expected"`.
+        In each tree, four walks follow the row from the root, and divide between the two sides of cuts on the feature.
+        Of the leaves reached, the one nearest to the row in the other features gives its value. A row that a tree holds
+        is not compared with itself: one copy of it is left out. Nothing changes in the forest, and the result depends
+        only on the forest and the row. Not to be confused with the score `kind="expected"`.
 
         Parameters
         ----------

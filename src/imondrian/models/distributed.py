@@ -1,7 +1,7 @@
 """Build forests from samples that are drawn from each partition of the data, for example on several machines.
 
 The result does not depend on how the rows are partitioned: the `Samples` of the partitions determine those of the whole
-data, and a tree depends only on its number, its sample and the seed.
+data, and the forest depends only on these samples, the counts of categories and the seed.
 """
 
 from collections.abc import Sequence

@@ -118,7 +118,7 @@ def _write_negative_zeros(trees: Trees, positions: Array) -> None:
         return
     bounds, n_bounds = trees.boxes.reshape(-1), trees.boxes[0, 0].size
     if not (positions[0] >= 0 and positions[-1] < bounds.size and (np.diff(positions) > 0).all()):
-        raise ValueError("negative_zeros.npy is damaged: its positions are not in ascending order in the boxes.")
+        raise ValueError("negative_zeros.npy is damaged: its positions are not ascending, or are not in the boxes.")
     t, slot = np.divmod(positions // n_bounds, trees.boxes.shape[1])
     if (slot >= trees.heads["n_leaves"][t] - 1).any() or (bounds[positions] != 0.0).any():
         raise ValueError("negative_zeros.npy is damaged: a position is not that of a bound that is zero.")

@@ -30,7 +30,7 @@ def columns_of(X: Any) -> list[Any]:
 def as_table(X: Any, *, has_categories: bool) -> Any:
     """Return a data frame unchanged, and rows as an array: of objects if there is text, or if there are categories.
 
-    An array of objects, because in an array of numbers, integers beside floats become floats and can lose digits.
+    Objects keep integers exact: in an array of numbers, integers beside floats become floats and can lose digits.
     """
     is_rows = isinstance(X, Sequence) or hasattr(X, "__array__")
     if is_frame(X) or isinstance(X, (np.ndarray, str, bytes)) or not is_rows:

@@ -231,7 +231,7 @@ class RowConverter:
 
 
 def _as_list(x: Any) -> Any:
-    """Return a row that is a sequence or an array as a list, or as a tuple if it is one; anything else as it is."""
+    """Return a row that is a sequence or an array as a list; a tuple, and anything else, as it is."""
     if isinstance(x, (list, tuple)):
         return x
     if hasattr(x, "tolist"):

@@ -1,6 +1,6 @@
 """Start the service: read the token, open the listening socket, handle signals, and suppress repeated log lines.
 
-The limit on file descriptors is raised first, if that is possible and necessary.
+The limit on file descriptors is raised before the socket is opened, if that is possible and necessary.
 """
 
 import gc

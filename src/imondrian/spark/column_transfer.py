@@ -63,7 +63,7 @@ def from_arrow(schema: StructType) -> list[Column]:
 
 
 def in_utc(table: Any) -> Any:
-    """Return an Arrow table with the time zone of all times set to UTC, as Spark requires; instants are unchanged."""
+    """Return an Arrow table in which all time zones are UTC, as Spark requires; instants are unchanged."""
     fields = [pa.field(field.name, _in_utc(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
 
@@ -118,7 +118,7 @@ def _from_pandas(column: Column, data_type: DataType) -> Column:
 
 
 def _in_utc(data_type: Any) -> Any:
-    """Return an Arrow type with all times in UTC."""
+    """Return an Arrow type in which all time zones are UTC."""
     if pa.types.is_timestamp(data_type) and data_type.tz is not None:
         return pa.timestamp(data_type.unit, "UTC")
     if pa.types.is_map(data_type):

@@ -150,7 +150,7 @@ class StreamDetector:
         What to do with an unusable row (not finite, not a number, wrong width, other features): raise an
         InvalidInputError, or count it in `n_seen` and `n_skipped` and return the score NaN. Nothing else changes.
     n_jobs : int, default=1
-        Number of threads for `process_many`; results do not depend on it.
+        Number of threads for calls with many rows; results do not depend on it.
     categorical : sequence of int or str, or mask, default=()
         Features that are categories: text, booleans, or numbers for which only equality counts. Names are allowed if
         the first row is a dictionary or a data frame; then these features come first in `feature_names`, which is the
@@ -159,10 +159,10 @@ class StreamDetector:
         What to do with missing numbers: NaN, None, NA, or keys that are absent from a dictionary. "median": replace
         them with the median of the feature in the window, or with 0 before the first value of the feature. The median
         is updated at the first gap after each eighth of the window; it does not count values that replaced missing
-        ones. "previous": repeat the last value of the feature that was learned. "indicator": like "median", with an
-        additional yes/no feature for every number that says whether it is missing. "raise": the row is unusable. A row
-        without any value is always unusable. The preset "series" allows only "raise" and "median"; its "median" treats
-        a missing number as equal to the usual one.
+        ones. "previous": repeat the last value of the feature that was learned. "indicator": like "median";
+        in addition, a yes/no feature for every numeric feature says whether its value is missing. "raise": the row is
+        unusable. A row without any value is always unusable. The preset "series" allows only "raise" and "median"; its
+        "median" treats a missing number as equal to the usual one.
     rules : IncidentRules or dict, optional
         Which alarms form an incident. The attribute can be set at any time. If a rule refers to a feature by name, rows
         that do not have this name raise an InvalidInputError. So does a rule for a categorical feature.

@@ -51,7 +51,7 @@ def without_missing_texts(column: pl.Series) -> pl.Series:
 def category_cells(column: pl.Series) -> pl.Series:
     """Return the categories of a column: text without surrounding blanks, null where a cell is empty.
 
-    "NA", "none" and the like are categories, since they are also names. "True" and "TRUE" are "true".
+    "NA", "none" and the like are categories, since they can also be real values. "True" and "TRUE" are "true".
     """
     if column.dtype != pl.String:
         return column.fill_nan(None) if column.dtype.is_float() else column

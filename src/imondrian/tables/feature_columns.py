@@ -135,8 +135,9 @@ class TableColumns:
         known : mapping of str to FeatureColumn
             How some of the features are read, as stored in the model file.
         rules : ColumnRules
-            What the user says; only the formats of numbers matter. The separator of the fields says nothing about the
-            decimal separator here: plain numbers of the model are plain, unless other columns show the opposite.
+            What the user says; only the formats of numbers matter. The separator of the fields is not a hint at the
+            decimal separator here: numbers that look plain are read as plain, unless other columns, or formats stored
+            in the model, have a decimal comma.
         """
         decimals = {each.number_format.decimal for each in known.values() if each.number_format is not None}
         rules = rules._replace(decimal_hint=decimals.pop() if len(decimals) == 1 else None)
@@ -236,7 +237,7 @@ def result_names(columns: Collection[str]) -> set[str]:
 
 
 def with_numeric_features(frame: pl.DataFrame, features: Iterable[FeatureColumn]) -> pl.DataFrame:
-    """Convert numbers that are text to integers, or else to floats, for formats that have types."""
+    """Convert numbers that are text to integers, or else to floats, for file formats with typed columns."""
     numeric = {feature.column: feature for feature in features if feature.kind == "number"}
     texts = [feature for name, feature in numeric.items() if frame[name].dtype == pl.String]
     return frame.with_columns(_as_typed_numbers(frame[feature.column], feature.number_format) for feature in texts)

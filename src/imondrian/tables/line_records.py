@@ -181,7 +181,7 @@ def category_in(values: Values, name: str) -> str | None:
     try:
         return category_text(value)
     except InvalidInputError:
-        raise InvalidInputError(f"column {name!r}: {shown(value)} is neither text nor a number.") from None
+        raise InvalidInputError(f"column {name!r}: {shown(value)} is not text, a boolean or a finite number.") from None
 
 
 def is_missing(value: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from imondrian.base.categories import category_text
 from imondrian.base.errors import InvalidInputError
 from imondrian.tables.checked_json import decode_json
 from imondrian.tables.column_labels import labels_that_differ, unique_names
@@ -25,7 +26,7 @@ from imondrian.tables.csv_records import (
 )
 from imondrian.tables.encodings import check_not_binary
 from imondrian.tables.formats import SEPARATORS, without_byte_order_mark
-from imondrian.tables.json_keys import check_unique_keys, has_booleans_as_numbers
+from imondrian.tables.ndjson_checks import check_unique_keys, is_misread
 from imondrian.tables.table_start import MAX_RECORDS, TableStart, find_start, guess_separator
 
 BLOCK_BYTES = 2**23  # parsed at once
@@ -233,12 +234,12 @@ def _parse_ndjson(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
     except pl.exceptions.PolarsError:
         return _parse_by_line(text, block, n_lines)
     check_unique_keys(block, frame, text.name, n_lines)
-    return _parse_by_line(text, block, n_lines) if has_booleans_as_numbers(block, frame) else frame
+    return _parse_by_line(text, block, n_lines) if is_misread(block, frame) else frame
 
 
 def _parse_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame:
     """Parse what polars cannot, for example NaN or several types in a column; errors name the line."""
-    records = []
+    records, numbers = [], []
     for i, line in enumerate(block.split(b"\n"), start=n_lines + 1):
         if line.strip():
             try:
@@ -249,11 +250,25 @@ def _parse_by_line(text: TextSource, block: bytes, n_lines: int) -> pl.DataFrame
                 raise InvalidInputError(f"{text.name}: line {i} is not JSON: {error}.") from None
             if not isinstance(records[-1], dict):
                 raise InvalidInputError(f"{text.name}: line {i} is not a JSON object: {line.decode()[:40]!r}.")
+            numbers.append(i)
     names = dict.fromkeys(name for record in records for name in record)
     try:
         return pl.DataFrame([_as_column(name, [record.get(name) for record in records]) for name in names])
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{text.name}: after line {n_lines}: {error}.") from None
+    except UnicodeEncodeError:
+        i = next(
+            i
+            for i, record in zip(numbers, records, strict=True)
+            if not _is_text(json.dumps(record, ensure_ascii=False))
+        )
+        raise InvalidInputError(f"{text.name}: line {i} has half of a surrogate pair, which is not text.") from None
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _as_column(name: str, values: list[Any]) -> pl.Series:
@@ -265,8 +280,16 @@ def _as_column(name: str, values: list[Any]) -> pl.Series:
     if types <= {int, float}:
         with suppress(OverflowError):
             return pl.Series(name, [None if value is None else float(value) for value in values], pl.Float64)
-    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
-    return pl.Series(name, texts, pl.String)
+    return pl.Series(name, list(map(_as_text, values)), pl.String)
+
+
+def _as_text(value: Any) -> str | None:
+    """Return a value beside text: a number as the text of its category, an array or object as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    with suppress(InvalidInputError):  # not finite, an array or an object
+        return category_text(value)
+    return json.dumps(value)
 
 
 # -- blocks -------------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ class Reservoir:
         return type(self)(self.limit, self.counts.widened(new.codes, self.n_points(trees)))
 
     def check_join(self, state: dict[str, Array]) -> None:
-        """Raise InvalidInputError if the forests together have been shown more points than can be counted."""
+        """Raise InvalidInputError if categories are counted, and there are too many points in the forests together."""
         n_points = self.counts.n_points + int(state["category_counts"][0]) if self.counts.n_categorical else 0
         if n_points > MAX_COUNT:
             raise InvalidInputError(

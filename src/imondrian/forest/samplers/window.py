@@ -240,7 +240,7 @@ class Window:
     def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
         """Return a function that forgets the rows of X (of copies, the oldest).
 
-        It also updates weights and typical log sizes. The rows of the ring become empty.
+        It also updates weights and typical log sizes. Their rows in the ring become empty.
         """
         numbers = self._numbers_of(X)
         rows = numbers % self.length
@@ -275,7 +275,7 @@ class Window:
         return np.arange(max(first, self.number - self.length, 0), min(end, self.number)) % self.length
 
     def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
-        """Return the points in the window, oldest first, each of them once per copy."""
+        """Return the points in the window, oldest first, and a count of 1 for each: copies are listed separately."""
         points = self.points(trees)
         return points, np.ones(points.shape[0], np.int64)
 
@@ -505,7 +505,7 @@ def _steps_taken(steps: StepPlan) -> list[Step]:
 
 
 def selection_of(window: int, n_samples: int) -> Selection:
-    """Return how a tree selects about n_samples of the points of a window; all of them, if there are not more."""
+    """Return how a tree selects about n_samples points of a window; all points if window <= n_samples."""
     return Selection(min(n_samples / window, 1.0), max(window // n_samples, 1))
 
 

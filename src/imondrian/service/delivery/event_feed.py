@@ -1,4 +1,4 @@
-"""Keep the latest openings and closings of incidents in memory once they are committed, and wake who waits for them."""
+"""Keep the latest openings and closings of incidents in memory once they are committed, and wake their subscribers."""
 
 import threading
 from collections import deque
@@ -32,12 +32,12 @@ class EventFeed:
         return self._writer.submit(operation, self.publish_result)
 
     def publish_result(self, stored: Future[list[StoredEvent]]) -> None:
-        """Publish the events that an operation has stored, in the order of their ids, in the thread of the writer."""
+        """Publish the events that an operation has stored, in the order of their ids; for the thread of the writer."""
         if stored.exception() is None:
             self.publish(stored.result())
 
     def publish(self, events: list[StoredEvent]) -> None:
-        """Publish events that are on the disk, in the order of their ids, in the thread of the writer."""
+        """Publish events that are on the disk, in the order of their ids; call it in the thread of the writer."""
         if not events:
             return
         with self._lock:

@@ -102,12 +102,12 @@ class Answer(NamedTuple):
 
 
 class Delivery:
-    """One attempt to send an event to a receiver; takes at most `TOTAL_SECONDS`, and can be aborted."""
+    """One attempt to send an event to a receiver. After `TOTAL_SECONDS`, it is aborted as soon as it is connected."""
 
     def __init__(self, receiver: Receiver) -> None:
         connection_type = HTTPSConnection if receiver.scheme == "https" else HTTPConnection
         self._connection = connection_type(receiver.host, receiver.port, timeout=CONNECT_SECONDS)
-        self._receiver = receiver
+        self._receiver, self._is_aborted = receiver, False
 
     def send(self, event: StoredEvent) -> Answer:
         """Send an event; raise OSError or HTTPException if there is no valid answer in time."""
@@ -116,6 +116,8 @@ class Delivery:
         watchdog.start()
         try:
             self._connection.connect()
+            if self._is_aborted:  # while the name was resolved, or several addresses were tried
+                raise TimeoutError("connecting took too long")
             self._connection.sock.settimeout(READ_SECONDS)
             body = event.as_json().encode()
             self._connection.request("POST", self._receiver.path, body, self._headers(event, body))
@@ -126,6 +128,7 @@ class Delivery:
 
     def abort(self) -> None:
         """End the attempt, from another thread."""
+        self._is_aborted = True
         connected = self._connection.sock
         if connected is not None:
             with suppress(OSError):

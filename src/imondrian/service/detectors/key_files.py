@@ -42,18 +42,6 @@ class KeyFiles:
         """Return the path of the file of a detector."""
         return self._folder / f"keys-{detector}.db"
 
-    def report_lost_database(self) -> list[str]:
-        """Return what is wrong if there are files of keys, but the database, which has their detectors, is missing."""
-        database = self._folder / FILE
-        if not any(self._folder.glob("keys-*.db")) or (database.is_file() and database.stat().st_size):
-            return []
-        return [
-            (
-                f"{database} is missing or empty: the files of keys beside it are renamed to *.damaged"
-                " (or *.damaged-2, ...)."
-            )
-        ]
-
     def create(self, detector: int, fleet: Fleet) -> None:
         """Create the file of a detector from a fleet without a store, which has no keys yet."""
         with self.lock:
@@ -103,19 +91,35 @@ class KeyFiles:
             finally:
                 self.lock.release()
 
-    def remove_others(self, detectors: Iterable[int], *, is_damaged: bool) -> None:
+    def remove_others(self, detectors: Iterable[int], last_id: int, *, is_damaged: bool) -> list[str]:
         """Delete files that belong to none of these detectors, left by interrupted removals.
 
-        If the database was damaged, `detectors` may be incomplete: then the files are renamed instead.
+        A file with a higher id than `last_id`, the highest of any detector that the database has ever had, belongs to
+        another database, which was lost or replaced: the file is renamed, not deleted. If the database was damaged,
+        `detectors` may be incomplete: then all these files are renamed.
+
+        Returns
+        -------
+        list of str
+            A report on renamed files, if there are any.
         """
-        known = set(detectors)
+        known, n_renamed = set(detectors), 0
         for path in [*self._folder.glob("keys-*"), *self._folder.glob(".keys-*")]:
             match = _NAME.fullmatch(path.name)
             if match is None or (int(match[1]) in known and match[2] is None):
                 continue  # a journal of SQLite belongs to its file: it restores the state before an interrupted save
+            is_kept = match[2] is None and (is_damaged or int(match[1]) > last_id)
             with suppress(OSError):
-                path.replace(_free_name(path)) if is_damaged and match[2] is None else path.unlink()
+                path.replace(_free_name(path)) if is_kept else path.unlink()
+                n_renamed += is_kept
                 _LOG.info("%s belongs to no detector.", path)
+        if not n_renamed:
+            return []
+        report = (
+            f"{n_renamed} files of keys belong to no detector in {self._folder / FILE}, which may have been lost or"
+            " replaced: they were renamed to *.damaged (or *.damaged-2, ...)."
+        )
+        return [report]
 
 
 def _free_name(path: Path) -> Path:

@@ -105,16 +105,17 @@ class Registry:
     ) -> None:
         self.limits, self.retention = limits or Limits(), retention or Retention()
         self._files = KeyFiles(folder)
-        lost = self._files.report_lost_database()
         store = Store(folder)
-        self.damage_reports = [*([] if store.detectors() else lost), *store.problems]
+        self.damage_reports = list(store.problems)
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         self._removing = set[int]()  # ids of detectors that are set aside, while their removal begins
         try:
             use_receivers(store, receivers)
             self._unrestored_files = restore_key_files(store, self._files)  # errors by id; such detectors are set aside
             detectors = [id_ for id_, _ in store.detectors()]
-            self._files.remove_others(detectors, is_damaged=bool(self.damage_reports))
+            self.damage_reports += self._files.remove_others(
+                detectors, store.last_detector_id(), is_damaged=bool(store.problems)
+            )
             self._recover(store, report)
         except BaseException:
             store.close()

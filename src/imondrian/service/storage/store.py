@@ -210,6 +210,12 @@ class Store:
         """Return True unless the detector has been removed."""
         return self._database.execute("SELECT 1 FROM detectors WHERE id = ?", (detector,)).fetchone() is not None
 
+    def last_detector_id(self) -> int:
+        """Return the highest id of any detector, including removed ones; 0 if there was none."""
+        with _storage_errors():
+            row = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'detectors'").fetchone()
+        return row[0] if row is not None and isinstance(row[0], int) else 0
+
     def add_detector(self, name: str, configuration: dict[str, Any], created: float) -> int:
         """Insert a detector, and return its id."""
         values = (name, json.dumps(configuration), created)

@@ -1,4 +1,4 @@
-"""Keys that appear more than once in NDJSON are refused; everything else is read as before."""
+"""What polars reads wrongly in NDJSON: repeated keys and halves of surrogate pairs are refused; the rest is read."""
 
 import json
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imondrian.base.categories import category_text
 from imondrian.base.errors import InvalidInputError
-from imondrian.tables import json_keys
+from imondrian.tables import ndjson_checks, text_parsing
 from imondrian.tables.table_reader import Table
 
 
@@ -61,7 +62,35 @@ def test_other_objects_are_accepted(tmp_path_factory, records):
 
 @pytest.mark.parametrize("value", [1.5, None, "a", "12:30", {"x": {"y": None}}, [{"x": 1}, {"y": "12:30"}]])
 def test_lines_of_ordinary_tables_are_not_decoded_twice(tmp_path, monkeypatch, value):
-    monkeypatch.setattr(json_keys, "decode_json", pytest.fail)
+    monkeypatch.setattr(ndjson_checks, "decode_json", pytest.fail)
     records = [{"id": i, "a": value, "text": "x"} for i in range(9)]
     assert read(tmp_path, *map(json.dumps, records), '{"id": 9}').height == 10
     assert read(tmp_path, *(json.dumps(record, separators=(",", ":")) for record in records)).height == 9
+
+
+def test_numbers_beside_text_are_the_categories_of_the_numbers(tmp_path):
+    numbers = ("-0.0", "1e2", "0.10", "1e-7", "12", "1.5e300")
+    frame = read(tmp_path, '{"a": "x"}', *(f'{{"a": {number}}}' for number in numbers))
+    assert frame["a"].to_list() == ["x", *map(category_text, map(json.loads, numbers))]
+
+
+@pytest.mark.parametrize("key", ['"é"', '"\\u00e9"'])
+def test_numbers_beside_text_are_found_under_an_escaped_key(tmp_path, key):
+    assert read(tmp_path, f'{{{key}: "x"}}', f"{{{key} : -0.0}}")["é"].to_list() == ["x", "0"]
+
+
+def test_text_that_looks_like_a_number_stays_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_parsing, "_parse_by_line", pytest.fail)
+    frame = read(tmp_path, '{"a": "0.10"}', '{"a": "x"}', '{"a": "-0"}')
+    assert frame["a"].to_list() == ["0.10", "x", "-0"]
+
+
+@pytest.mark.parametrize("text", [r"\ud800", r"\uDBFFx", r"\udc00", r"\ud800\ud800\udc00", r"\udc00\ud800"])
+def test_half_of_a_surrogate_pair_is_refused(tmp_path, text):
+    with pytest.raises(InvalidInputError, match=r"t.ndjson: line 3 has half of a surrogate pair, which is not text\."):
+        read(tmp_path, '{"a": "x"}', "", f'{{"a": "{text}"}}')
+
+
+@pytest.mark.parametrize("text", [r"\ud83d\ude00", r"\uD83D\uDE00\ud83d\ude00", r"\\ud800"])
+def test_whole_pairs_of_surrogates_are_read(tmp_path, text):
+    assert read(tmp_path, f'{{"a": "{text}"}}')["a"].to_list() == [json.loads(f'"{text}"')]

@@ -1,6 +1,7 @@
-"""Find what polars reads wrongly in NDJSON: keys that appear more than once in an object, and booleans beside numbers.
+"""Find what polars reads wrongly in NDJSON.
 
-It silently keeps the first value of a repeated key, and reads booleans beside numbers as numbers.
+It silently keeps the first value of a repeated key, reads booleans beside numbers as numbers, writes numbers beside
+text in its own notation (-0.0 as -0), and replaces half of a surrogate pair.
 """
 
 import json
@@ -14,6 +15,11 @@ from imondrian.tables.checked_json import decode_json
 _NULLS = (b'": null', b'":null')
 _BOOLEANS = (b"true", b"false")
 _KEY_OF_BOOLEAN = re.compile(rb'("(?:[^"\\]|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+(?:true|false)')
+_NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_HALF_PAIR = re.compile(  # of surrogates: a first half without a second, or a second without a first
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _COLONS_AFTER_BLANKS = (b" :", b"\t:", b"\r:", b"\n:")  # all white space of JSON
 
 
@@ -49,6 +55,15 @@ def check_unique_keys(block: bytes, frame: pl.DataFrame, name: str, n_lines: int
             continue
 
 
+def is_misread(block: bytes, frame: pl.DataFrame) -> bool:
+    """Return True if values in the frame may differ from those in the lines of NDJSON."""
+    return (
+        has_booleans_as_numbers(block, frame)
+        or has_numbers_as_text(block, frame)
+        or (any(map(block.__contains__, (b"\\ud", b"\\uD"))) and _HALF_PAIR.search(block) is not None)
+    )
+
+
 def has_booleans_as_numbers(block: bytes, frame: pl.DataFrame) -> bool:
     r"""Return True if a column of numbers in the frame may have been booleans in some of the lines of NDJSON.
 
@@ -64,6 +79,28 @@ def has_booleans_as_numbers(block: bytes, frame: pl.DataFrame) -> bool:
         return False
     keys = {json.loads(key, strict=False) for key in set(_KEY_OF_BOOLEAN.findall(block))}
     return any(column.name in keys and column.dtype.is_numeric() for column in frame)
+
+
+def has_numbers_as_text(block: bytes, frame: pl.DataFrame) -> bool:
+    r"""Return True if a column of text in the frame may have been numbers in some of the lines of NDJSON.
+
+    Keys are searched only for columns with text that looks like a number.
+
+    Examples
+    --------
+    >>> has_numbers_as_text(b'{"a": "x"}\n{"a": -0.0}', pl.DataFrame({"a": ["x", "-0"]}))
+    True
+    >>> has_numbers_as_text(b'{"a": "x"}\n{"a": "-0"}', pl.DataFrame({"a": ["x", "-0"]}))
+    False
+    """
+    texts = [column for column in frame if column.dtype == pl.String]
+    return any(_is_key_of_number(column.name, block) for column in texts if column.str.contains(_NUMBER).any())
+
+
+def _is_key_of_number(name: str, block: bytes) -> bool:
+    keys = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
+    pattern = b"|".join(re.escape(key.encode()) for key in keys)
+    return re.search(b"(?:" + pattern + rb")[ \t\r\n]*+:[ \t\r\n]*+[-0-9]", block) is not None
 
 
 def _most_keys(block: bytes, n_values: int) -> int | None:
