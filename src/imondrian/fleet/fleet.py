@@ -158,6 +158,20 @@ class Fleet:
     rest. If the store fails, the StoreError (or DamagedFileError, if a key in the store is damaged) has the results of
     these rows in `results`, and the call can be repeated with the other rows. A fleet with a store cannot be used in a
     forked process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from imondrian import Fleet
+    >>> hosts = [f"host{i % 50}" for i in range(10_000)]
+    >>> X = np.random.default_rng(0).normal(size=(10_000, 1))
+    >>> fleet = Fleet(n_features=1)
+    >>> results = fleet.process_many(hosts, X)
+    >>> result = fleet.process("host7", [9.0])
+    >>> result.is_anomaly, result.index, len(fleet)
+    (True, 200, 50)
+    >>> fleet.incidents[-1].key
+    'host7'
     """
 
     keys_per_shard = 256
