@@ -255,6 +255,25 @@ def test_ordinary_rows_of_an_incident_do_not_copy_the_state(monkeypatch):
     assert len(copies) <= 1
 
 
+def test_alarms_that_continue_an_incident_do_not_copy_the_state(monkeypatch):
+    detector = StreamDetector(2, window=64, max_samples=32, n_trees=20, threshold="kmeans")
+    blocks = StreamDetector(2, window=64, max_samples=32, n_trees=20, threshold="kmeans")
+    X = np.random.default_rng(1).normal(size=(400, 2))
+    detector.process_many(X[:200])
+    assert detector.incidents[-1].is_open
+    copies = []
+    copy = StreamState.copy
+    monkeypatch.setattr(StreamState, "copy", lambda state: copies.append(state) or copy(state))
+    results = [detector.process(x) for x in X[200:]]
+    assert sum(result.is_anomaly for result in results) > 50
+    assert len(copies) < 40  # at the steps of the window, and when a higher peak is explained
+    monkeypatch.undo()
+    expected = blocks.process_many(X)
+    assert [result.incident for result in results] == expected.incident[200:].tolist()
+    assert [result.surprise for result in results] == expected.surprise[200:].tolist()
+    assert detector.incidents == blocks.incidents
+
+
 def test_a_side_keeps_alarms_on_the_other_side_out_of_incidents():
     X = stream(shift=-9.0)
     both, high = (

@@ -10,7 +10,8 @@ from imondrian.base.copying import shallow_copy
 from imondrian.base.defaults import GAP
 from imondrian.base.errors import InvalidInputError
 from imondrian.base.option_types import VIEWS, View
-from imondrian.engine.jit import Array
+from imondrian.engine.alarm_runs import FIRST, LAST, N_ALARMS, PEAK, SCORE, SURPRISE, add_alarm, add_alarms
+from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_COUNT
 from imondrian.forest.inputs import as_count, number_of_text, number_or_nan
 
@@ -181,15 +182,46 @@ class IncidentEvent(NamedTuple):
     incident: Incident  # as it was after the row
 
 
-class _Run(NamedTuple):
-    """Alarms at most `gap` rows apart, which may become an incident."""
+class AlarmRun(NamedTuple):
+    """Alarms at most `gap` rows apart, which may become an incident; see `engine/alarm_runs.py` for the entries.
 
-    first: int
-    last: int
-    n_alarms: int
-    peak: int
-    score: float
-    surprise: float
+    Kernels change the arrays, so that an alarm that only continues an incident is counted without an interruption.
+    """
+
+    rows: Array
+    peak: Array
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return a run without alarms."""
+        return cls(np.zeros(4, np.int64), np.zeros(2))
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        return type(self)(self.rows.copy(), self.peak.copy())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no alarm."""
+        return bool(self.rows[N_ALARMS] == 0)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the fields of an incident that consists of these alarms."""
+        names = {"first": FIRST, "last": LAST, "n_alarms": N_ALARMS, "peak": PEAK}
+        figures: dict[str, Any] = {name: self.rows.item(i) for name, i in names.items()}
+        return figures | {"score": self.peak.item(SCORE), "surprise": self.peak.item(SURPRISE)}
+
+
+class _Opening(NamedTuple):
+    """What is known of an open incident besides its alarms."""
+
+    number: int
+    opened: int
+    reasons: tuple[AlarmReason, ...]
+
+    def incident(self, run: AlarmRun, closed: int | None = None) -> Incident:
+        """Return the incident with the alarms of a run."""
+        return Incident(closed=closed, **self._asdict(), **run.figures())
 
 
 class LabelledRows(NamedTuple):
@@ -209,50 +241,64 @@ class IncidentTracker:
 
     Attributes
     ----------
-    latest : tuple of Incident
-        The latest incidents, at most 64; only the last one may be open.
     n_opened : int
         Number of incidents so far.
+    run : AlarmRun
+        The latest alarms, if their run has not ended; the alarms of the open incident.
     """
 
     def __init__(self, rules: IncidentRules) -> None:
         self.rules = rules
-        self.latest: tuple[Incident, ...] = ()
         self.n_opened = 0
-        self._run: _Run | None = None
+        self.run = AlarmRun.empty()
+        self._closed: tuple[Incident, ...] = ()
+        self._opening: _Opening | None = None  # of the open incident
         self._explained = 0.0  # surprise of the last alarm that was explained in the open incident
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        return shallow_copy(self)
+        other = shallow_copy(self)
+        other.run = self.run.copy()
+        return other
 
     @property
     def open(self) -> Incident | None:
         """The open incident."""
-        return self.latest[-1] if self.latest and self.latest[-1].is_open else None
+        return None if self._opening is None else self._opening.incident(self.run)
+
+    @property
+    def latest(self) -> tuple[Incident, ...]:
+        """The latest incidents, at most 64; only the last one may be open."""
+        return self._closed if self._opening is None else (*self._closed, self._opening.incident(self.run))
 
     @property
     def is_quiet(self) -> bool:
         """Whether the last run of alarms has ended, or there was none: then rows without an alarm change nothing."""
-        return self._run is None
+        return self.run.is_empty
 
     def keep_latest(self, n_incidents: int) -> None:
         """Forget all incidents but the latest ones, to save memory."""
-        self.latest = self.latest[-n_incidents:]
+        n_closed = max(n_incidents - (self._opening is not None), 0)
+        self._closed = self._closed[max(len(self._closed) - n_closed, 0) :]
 
     def ends_run_at(self, index: int) -> bool:
         """Return True if the row with this index ends a run of alarms, provided that it is not an alarm itself."""
-        return self._run is not None and index - self._run.last >= self.rules.gap
+        return bool(self.run.rows[N_ALARMS] and index - self.run.rows.item(LAST) >= self.rules.gap)
+
+    def only_continues(self, index: int, surprise: float) -> bool:
+        """Return True if an alarm at the row with this index changes nothing but the run of an open incident."""
+        if self._opening is None or self.rules.need_reasons or self.ends_run_at(index - 1):
+            return False
+        return surprise < self._explained + _EXPLAINED_AGAIN
 
     @property
     def alarm_rows(self) -> frozenset[int]:
         """Indices of earlier alarms that the next opening or closing may name: the first, the last and the peak."""
-        return frozenset() if self._run is None else frozenset((self._run.first, self._run.last, self._run.peak))
+        return frozenset() if self.is_quiet else frozenset(self.run.rows[[FIRST, LAST, PEAK]].tolist())
 
     def number_at(self, index: int) -> int:
         """Return the number of the incident that is open after an unlabelled row with this index, or NO_INCIDENT."""
-        is_open = self.open is not None and self._run is not None and index - self._run.last < self.rules.gap
-        return self.latest[-1].number if is_open else NO_INCIDENT
+        return NO_INCIDENT if self._opening is None or self.ends_run_at(index) else self._opening.number
 
     def observe(
         self, rows: LabelledRows, level: float, names: list[Any] | None, explain: Explain
@@ -277,24 +323,41 @@ class IncidentTracker:
             Openings and closings, in their order.
         """
         before, events = self.open, list[IncidentEvent]()
-        for position in np.flatnonzero(rows.is_alarm).tolist():
-            events += self._end_run(rows.first + position - 1)
-            events += self._count_alarm(rows, position, level, names, explain)
+        positions = np.flatnonzero(rows.is_alarm)
+        while positions.size:
+            n_counted = self._continue_incident(rows, positions)
+            if n_counted == 0:
+                events += self._end_run(rows.first + positions.item(0) - 1)
+                events += self._count_alarm(rows, positions.item(0), level, names, explain)
+            positions = positions[max(n_counted, 1) :]
         events += self._end_run(rows.first + len(rows.is_alarm) - 1)
         changed = ([] if before is None else [before]) + [event.incident for event in events]
         return _numbers(rows, {incident.number: incident for incident in changed}.values()), events
 
+    def _continue_incident(self, rows: LabelledRows, positions: Array) -> int:
+        """Count the next alarms while they only continue the open incident; return their number."""
+        surprises = rows.surprise[positions]
+        if not self.only_continues(rows.first + positions.item(0), float(surprises[0])):
+            return 0
+        ends_run = np.diff(positions, prepend=positions[0]) > self.rules.gap
+        is_explained = surprises >= self._explained + _EXPLAINED_AGAIN
+        others = np.flatnonzero(ends_run | is_explained)
+        n_counted = others.item(0) if others.size else positions.size
+        add_alarms(*self.run, rows.first, positions[:n_counted], rows.score, rows.surprise)
+        return n_counted
+
     def _end_run(self, index: int) -> list[IncidentEvent]:
         """End the run of alarms, and close the incident, if there has been no alarm for long enough at this row."""
-        run = self._run
-        if run is None or not self.ends_run_at(index):
+        if not self.ends_run_at(index):
             return []
-        self._run = None
-        if self.open is None:
+        run, opening = self.run, self._opening
+        self.run, self._opening = AlarmRun.empty(), None
+        if opening is None:
             return []
-        closed = self.open._replace(closed=run.last + self.rules.gap)
-        self.latest = (*self.latest[:-1], closed)
-        return [IncidentEvent(run.last + self.rules.gap, closed)]
+        closed = run.rows.item(LAST) + self.rules.gap
+        incident = opening.incident(run, closed)
+        self._closed = (*self._closed, incident)
+        return [IncidentEvent(closed, incident)]
 
     def _count_alarm(
         self, rows: LabelledRows, position: int, level: float, names: list[Any] | None, explain: Explain
@@ -304,31 +367,27 @@ class IncidentTracker:
         if reasons is not None and self._is_ignored(reasons, names):
             return []
         index, surprise = rows.first + position, float(rows.surprise[position])
-        run = self._run = _with_alarm(self._run, index, float(rows.score[position]), surprise)
-        is_open, opens = self.open is not None, self._opens(run, index, surprise, level)
-        if opens or (is_open and surprise >= self._explained + _EXPLAINED_AGAIN):
+        call_without_dispatch(add_alarm, *self.run, index, float(rows.score[position]), surprise)
+        opens = self._opens(index, surprise, level)
+        if opens or (self._opening is not None and surprise >= self._explained + _EXPLAINED_AGAIN):
             reasons, self._explained = explain(position) if reasons is None else reasons, surprise
-        elif self.open is not None:
-            reasons = self.open.reasons
-        if self.open is not None:
-            self.latest = (*self.latest[:-1], self.open._replace(**_figures(run), reasons=reasons or ()))
         if not opens:
+            if self._opening is not None and reasons is not None:
+                self._opening = self._opening._replace(reasons=reasons)
             return []
-        opened = Incident(
-            number=self.n_opened, first=run.first, opened=index, closed=None, reasons=reasons or (), **_figures(run)
-        )
+        self._opening = _Opening(self.n_opened, index, reasons or ())
+        self._closed = self._closed[-(N_INCIDENTS_STORED - 1) :]
         self.n_opened += 1
-        self.latest = (*self.latest, opened)[-N_INCIDENTS_STORED:]
-        return [IncidentEvent(index, opened)]
+        return [IncidentEvent(index, self._opening.incident(self.run))]
 
-    def _opens(self, run: _Run, index: int, surprise: float, level: float) -> bool:
-        """Return True if an incident opens with the last alarm of the run."""
-        if self.open is not None:
+    def _opens(self, index: int, surprise: float, level: float) -> bool:
+        """Return True if an incident opens with the last alarm of the run, at the row with this index."""
+        if self._opening is not None:
             return False
-        closed = self.latest[-1].closed if self.latest else None
+        closed, n_alarms = self._closed[-1].closed if self._closed else None, self.run.rows.item(N_ALARMS)
         is_cool = closed is None or index > closed + self.rules.cooldown
-        is_rare = run.n_alarms > 1 or surprise >= level + _OPENS_ALONE
-        return is_cool and is_rare and run.n_alarms >= self.rules.min_points
+        is_rare = n_alarms > 1 or surprise >= level + _OPENS_ALONE
+        return is_cool and is_rare and n_alarms >= self.rules.min_points
 
     def _is_ignored(self, reasons: tuple[AlarmReason, ...], names: list[Any] | None) -> bool:
         """Return True if an alarm does not count because of the side or the distance of its main feature."""
@@ -356,7 +415,7 @@ class IncidentTracker:
         return {
             "latest": [incident.as_json_value() for incident in self.latest],
             "n_opened": self.n_opened,
-            "run": None if self._run is None else list(self._run),
+            "run": None if self.run.is_empty else list(self.run.figures().values()),
             "explained": self._explained,
         }
 
@@ -379,11 +438,13 @@ class IncidentTracker:
                 f"the incidents must be the latest of {self.n_opened}, at most {N_INCIDENTS_STORED}, and only the last"
                 f" may be open, but their numbers are {numbers}."
             )
-        self.latest, run = tuple(latest), state["run"]
-        self._run = None if run is None else _restored_run(run, n_seen)
+        self.run = AlarmRun.empty() if state["run"] is None else _restored_run(state["run"], n_seen)
         self._explained = _finite(state["explained"])
-        if self.open is not None and self._run != _Run(*(getattr(self.open, name) for name in _Run._fields)):
-            raise ValueError("the open incident does not match the latest alarms.")
+        self._closed, self._opening = tuple(incident for incident in latest if not incident.is_open), None
+        if latest and latest[-1].is_open:
+            self._opening = _Opening(latest[-1].number, latest[-1].opened, latest[-1].reasons)
+            if self.open != latest[-1]:
+                raise ValueError("the open incident does not match the latest alarms.")
         reasons = [reason for incident in self.latest for reason in incident.reasons]
         if any(reason.feature >= n_features or reason.lag >= n_rows for reason in reasons):
             raise ValueError(
@@ -399,19 +460,6 @@ def _numbers(rows: LabelledRows, incidents: Any) -> Array:
         end = len(numbers) if incident.closed is None else max(incident.closed - rows.first, 0)
         numbers[first:end] = incident.number
     return numbers
-
-
-def _with_alarm(run: _Run | None, index: int, score: float, surprise: float) -> _Run:
-    """Return the run with one more alarm."""
-    if run is None:
-        return _Run(index, index, 1, index, score, surprise)
-    run = run._replace(last=index, n_alarms=run.n_alarms + 1)
-    return run._replace(peak=index, score=score, surprise=surprise) if surprise > run.surprise else run
-
-
-def _figures(run: _Run) -> dict[str, Any]:
-    """Return the fields of an incident that change with each alarm."""
-    return {name: value for name, value in run._asdict().items() if name != "first"}
 
 
 def _distance(distance: float | str, expected: float) -> float:
@@ -463,15 +511,13 @@ def _restored_reason(*values: Any) -> AlarmReason:
     )
 
 
-def _restored_run(run: Any, n_seen: int) -> _Run:
-    first, last, n_alarms, peak, score, surprise = run
+def _restored_run(values: Any, n_seen: int) -> AlarmRun:
+    first, last, n_alarms, peak, score, surprise = values
     first = as_count(first, "the first alarm", 0, n_seen)
     last = as_count(last, "the last alarm", first, n_seen)
-    n_alarms, peak = (
-        as_count(n_alarms, "the number of alarms", 1, last - first + 1),
-        as_count(peak, "the peak", first, last),
-    )
-    return _Run(first, last, n_alarms, peak, _finite(score), _finite(surprise))
+    n_alarms = as_count(n_alarms, "the number of alarms", 1, last - first + 1)
+    peak = as_count(peak, "the peak", first, last)
+    return AlarmRun(np.array([first, last, n_alarms, peak]), np.array([_finite(score), _finite(surprise)]))
 
 
 def _finite(value: Any) -> float:

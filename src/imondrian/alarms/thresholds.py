@@ -35,7 +35,9 @@ from imondrian.engine.surprise import (
     SINCE,
     new_clock,
     surprise_and_count,
+    surprise_of,
     tail_threshold,
+    threshold_and_surprise,
     write_surprises,
 )
 from imondrian.forest.inputs import as_count, number_or_nan
@@ -316,6 +318,14 @@ class StreamingThreshold:
         surprises = np.empty(len(scores))
         write_surprises(self.histogram, self.clock, scores, surprises)
         return surprises
+
+    def with_surprise(self, score: float) -> tuple[float, float]:
+        """Return the threshold, and the surprise of one score as if it came next."""
+        state = self.histogram, self.clock, score
+        if self.rule.name == SURPRISE:
+            both: tuple[float, float] = call_without_dispatch(threshold_and_surprise, *state, self.rule.probability)
+            return both
+        return self.threshold, call_without_dispatch(surprise_of, *state)
 
     def distribution(self) -> ScoreDistribution:
         """Return the distribution of the scores counted so far."""

@@ -58,6 +58,7 @@ class Tail(NamedTuple):
     """The distribution of the highest scores of a histogram, on the scale of `level`."""
 
     first: int  # the first bin of the tail
+    last: int  # the last bin that is not empty
     start: float  # level at which the tail starts
     share: float  # share of the weight in the tail; 0 if the histogram is empty
     scale: float  # of the Weibull distribution of the excess over the start
@@ -89,16 +90,19 @@ def tail_of(histogram: Array, clock: Array) -> Tail:
     """Fit the tail of a weighted histogram by the mean and the variance of the excesses."""
     total = total_weight(histogram)
     if total == 0.0:
-        return Tail(0, 0.0, 0.0, 1.0, 1.0)
+        return Tail(0, 0, 0.0, 0.0, 1.0, 1.0)
+    last = histogram.shape[1] - 1
+    while histogram[COUNT, last] == 0.0:
+        last -= 1
     wanted = _TAIL_SHARE * total
-    i, weight = histogram.shape[1] - 1, 0.0
+    i, weight = last, 0.0
     while i > 0 and weight + histogram[COUNT, i] < wanted:
         weight += histogram[COUNT, i]
         i -= 1
     first = i if weight <= _MIN_TAIL * wanted else i + 1
     start = level(first / histogram.shape[1])
     weight, mean, square = 0.0, 0.0, 0.0
-    for i in range(first, histogram.shape[1]):
+    for i in range(first, last + 1):
         if histogram[COUNT, i] > 0.0:
             average = histogram[SUM, i] / histogram[COUNT, i]
             excess = level_near(average, i) - start
@@ -111,7 +115,7 @@ def tail_of(histogram: Array, clock: Array) -> Tail:
     mean = max(mean, _MIN_EXCESS)
     ratio = (variance / (mean * mean) * n_scores + _PRIOR) / (n_scores + _PRIOR)
     shape = min(max(ratio**_SHAPE_EXPONENT, _MIN_SHAPE), _MAX_SHAPE)
-    return Tail(first, start, weight / total, mean / math.gamma(1.0 + 1.0 / shape), shape)
+    return Tail(first, last, start, weight / total, mean / math.gamma(1.0 + 1.0 / shape), shape)
 
 
 @helper
@@ -127,9 +131,12 @@ def surprise_in(histogram: Array, tail: Tail, score: float) -> float:
         return ((excess / tail.scale) ** tail.shape - math.log(tail.share)) / _LN_10
     above = histogram[COUNT, i] * (i + 1.0 - score * histogram.shape[1])
     below = histogram[COUNT, i] - above
-    for j in range(i):
+    lowest = 0
+    while lowest < i and histogram[COUNT, lowest] == 0.0:  # a comparison takes less time than an addition
+        lowest += 1
+    for j in range(lowest, i):
         below += histogram[COUNT, j]
-    for j in range(i + 1, histogram.shape[1]):
+    for j in range(i + 1, tail.last + 1):
         above += histogram[COUNT, j]
     return math.log10((above + below) / above)
 
@@ -154,6 +161,19 @@ def threshold_in(histogram: Array, tail: Tail, probability: float) -> float:
 def tail_threshold(histogram: Array, clock: Array, probability: float) -> float:
     """Return the score whose surprise is -log10(probability); 1 for an empty histogram."""
     return threshold_in(histogram, tail_of(histogram, clock), probability)
+
+
+@kernel
+def threshold_and_surprise(histogram: Array, clock: Array, score: float, probability: float) -> tuple[float, float]:
+    """Return the same threshold as `tail_threshold`, and the surprise of a score."""
+    tail = tail_of(histogram, clock)
+    return threshold_in(histogram, tail, probability), surprise_in(histogram, tail, score)
+
+
+@kernel
+def surprise_of(histogram: Array, clock: Array, score: float) -> float:
+    """Return the surprise of a score, without counting it."""
+    return surprise_in(histogram, tail_of(histogram, clock), score)
 
 
 @helper

@@ -905,17 +905,20 @@ class StreamDetector:
     def _process_point(self, point: Array, index: int) -> Result:
         """Like `_process_block` for one point, but usually without a copy of the state, which would be slow.
 
-        The copy protects the state from interruptions, and `count_row` cannot be interrupted.
+        The copy protects the state from interruptions, and `count_row` and `count_alarm` cannot be interrupted.
         """
         state = self._next_state = self._state
         self._first_unrecorded = state.n_shown
         score, steps = _score_and_extend_point(self.forest, point, self.kind)
-        threshold, is_warm = state.threshold.threshold, state.is_warm
-        is_counted = is_warm or state.updates_threshold
-        if steps or not is_counted or (is_warm and score > threshold) or state.incidents.ends_run_at(index):
+        threshold, surprise = state.threshold.with_surprise(score)
+        is_warm, incidents = state.is_warm, state.incidents
+        is_alarm = is_warm and score > threshold
+        needs_copy = not incidents.only_continues(index, surprise) if is_alarm else incidents.ends_run_at(index)
+        if steps or needs_copy or not (is_warm or state.updates_threshold):
             return _only_result(self._record(np.array([score]), steps), index)
-        incident = None if state.incidents.is_quiet else _number_or_none(state.incidents.number_at(index))
-        return Result(score, False, threshold, index, state.count_row(score), incident)
+        count = state.count_alarm if is_alarm else state.count_row
+        count(score, surprise)
+        return Result(score, is_alarm, threshold, index, surprise, _number_or_none(incidents.number_at(index)))
 
     def _process_block(self, rows: StreamRows) -> BlockResults:
         """Score, label and learn a block of rows, each of which completes a point."""

@@ -12,7 +12,7 @@ from imondrian.base.defaults import PRESET, PRESETS
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_COUNT
-from imondrian.engine.stream_counts import N_DRIFTS, N_SCORED, N_SEEN, N_SHOWN, N_SKIPPED, count_row
+from imondrian.engine.stream_counts import N_DRIFTS, N_SCORED, N_SEEN, N_SHOWN, N_SKIPPED, count_alarm, count_row
 from imondrian.forest.inputs import as_count
 from imondrian.forest.samplers import Step
 from imondrian.rows.named_rows import RowConverter
@@ -50,7 +50,8 @@ class StreamState:
     """Counters, threshold, drift monitor, incidents, missing numbers and feature names of a detector.
 
     A detector changes a copy and then replaces the old state by it, so that an interruption leaves either the old or
-    the new state. `count_row` makes all changes for one row in a single kernel call, which cannot be interrupted.
+    the new state. `count_row` and `count_alarm` make all changes for one row in a single kernel call, which cannot be
+    interrupted.
 
     Attributes
     ----------
@@ -180,23 +181,22 @@ class StreamState:
         rule = self.threshold.rule
         return rule.value if rule.name == SURPRISE else _DEFAULT_LEVEL
 
-    def count_row(self, score: float) -> float:
-        """Count the score of one row that the forest was shown, and return its surprise.
+    def count_row(self, score: float, surprise: float) -> None:
+        """Count the score of one row that the forest was shown; the window must not take a step after it.
 
-        The row must neither be an alarm nor end a run of alarms, and the window must not take a step after it.
+        The row must neither be an alarm nor end a run of alarms.
         """
+        call_without_dispatch(count_row, *self._counted(score, surprise))
+
+    def count_alarm(self, score: float, surprise: float) -> None:
+        """Like `count_row` for an alarm that only continues the open incident."""
+        call_without_dispatch(count_alarm, *self._counted(score, surprise), *self.incidents.run)
+
+    def _counted(self, score: float, surprise: float) -> tuple[Any, ...]:
+        """Return what kernels need to count a score."""
         threshold = self.threshold
-        surprise: float = call_without_dispatch(
-            count_row,
-            threshold.histogram,
-            threshold.clock,
-            self.monitor.present,
-            self.counts,
-            score,
-            threshold.growth,
-            threshold.run_weight,
-        )
-        return surprise
+        state = threshold.histogram, threshold.clock, self.monitor.present, self.counts
+        return *state, score, surprise, threshold.growth, threshold.run_weight
 
     def notes(self) -> dict[str, Any]:
         """Return the state in types that JSON supports."""
