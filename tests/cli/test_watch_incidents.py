@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import imondrian
 from imondrian import InvalidInputError
-from imondrian.cli.alarm_settings import AlarmSettings
+from imondrian.cli.detector_settings import AlarmSettings
 from imondrian.cli.options import AlarmOptions
 from imondrian.cli.watch_incidents import (
     IncidentState,

@@ -9,7 +9,7 @@ import polars as pl
 from imondrian.alarms.thresholds import FIXED, KMEANS, SHARE, Rule
 from imondrian.base.column_names import EXPLANATION, LABEL, ROW, SCORE, SURPRISE
 from imondrian.cli.column_facts import ColumnFacts
-from imondrian.cli.console import printable
+from imondrian.cli.console import escaped, print_facts
 from imondrian.cli.scored_rows import ScoredRows
 from imondrian.engine.jit import Array
 from imondrian.models.explanations import ExplainedRow, Reason
@@ -217,17 +217,3 @@ def share_in_words(n: int, total: int) -> str:
     """Return a share in percent; a small share is not rounded to zero."""
     share = n / max(total, 1)
     return f"{share:.1%}" if n == 0 or share >= _SMALL_SHARE else f"{100.0 * share:.1g}%"
-
-
-def escaped(text: str) -> str:
-    """Escape control characters and rich markup in text from outside."""
-    from rich.markup import escape
-
-    return escape(printable(text))
-
-
-def print_facts(facts: dict[str, str], console: Any) -> None:
-    """Print each name with its text; names without a text are left out."""
-    for name, text in facts.items():
-        if text:
-            console.print(f"  {name:<10} {escaped(text)}")

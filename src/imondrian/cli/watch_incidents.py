@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from imondrian.alarms.incidents import Incident
 from imondrian.base.errors import InvalidInputError
+from imondrian.cli.stream_words import reason_texts
 from imondrian.cli.watch_features import StreamFeatures, has_code
-from imondrian.models.explanations import Reason
 from imondrian.stream.detector import StreamDetector
-from imondrian.stream.incident_records import CategoryText, reasons_in_words, unknown_category
+from imondrian.stream.incident_records import CategoryText, unknown_category
 
 OPENED, CLOSED = "opened", "closed"  # events
 ANOMALIES, SILENCE = "anomalies", "silence"  # kinds of incidents
@@ -18,8 +18,6 @@ FIELDS = (  # of the NDJSON line that describes an incident
     *("closed_time", "n_alarms", "peak", "explanation"),
 )
 TimeValue = str | int | float | None  # a value of the time column
-_N_REASONS = 3  # largest number of reasons in an explanation
-_MIN_SHARE = 0.05  # reasons with a smaller share of the score are left out, except for the first
 _MAX_TEXT = 200  # largest number of characters of a time or a category
 _MAX_INTEGER = 2**63
 
@@ -149,8 +147,6 @@ def incident_as_json(
     def timed(name: str, index: int | None) -> dict[str, TimeValue]:
         return {} if time is None else {name: None if index is None else time(index)}
 
-    reasons = reasons_in_words(incident, names, category_text)
-    shown = [reason for i, reason in enumerate(reasons[:_N_REASONS]) if i == 0 or reason.share >= _MIN_SHARE]
     return {
         "kind": ANOMALIES,
         "event": OPENED if incident.is_open else CLOSED,
@@ -169,7 +165,7 @@ def incident_as_json(
             "anomaly_score": incident.score,
             "surprise": incident.surprise,
         },
-        "explanation": "; ".join(reason_text(reason, names) for reason in shown) or None,
+        "explanation": "; ".join(reason_texts(incident, names, category_text)) or None,
     }
 
 
@@ -177,11 +173,6 @@ def open_incident(detector: StreamDetector | None) -> Incident | None:
     """Return the open incident of a detector; None if there is none."""
     latest = () if detector is None else detector.incidents[-1:]
     return latest[0] if latest and latest[0].is_open else None
-
-
-def reason_text(reason: Reason, names: list[str]) -> str:
-    """Return a reason in words; for a series with one feature, leave out the share, which is always 100 %."""
-    return str(reason).removesuffix(", 100%") if reason.view is not None and len(names) == 1 else str(reason)
 
 
 def as_time(value: Any) -> TimeValue:

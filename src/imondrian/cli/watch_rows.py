@@ -4,8 +4,8 @@ from typing import Any, NamedTuple, Protocol
 
 from imondrian.base.column_names import BORROWED, RESULTS, SCORE
 from imondrian.base.errors import InvalidInputError
-from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console
+from imondrian.cli.detector_settings import AlarmSettings
 from imondrian.cli.options import FeatureOptions
 from imondrian.cli.table_rows import split_names
 from imondrian.cli.watch_features import NO_VALUE, StreamChoice, StreamFeatures

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from imondrian.base.durations import in_words
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
+from imondrian.cli.stream_words import WITHOUT_TIMES, time_facts
 from imondrian.cli.watch_incidents import TimeValue, as_time
 from imondrian.engine.jit import Array
 from imondrian.stream.series_views import TimeCounts
@@ -14,8 +14,6 @@ from imondrian.tables.cells import as_cell, shown
 from imondrian.tables.dates import recognise_dates
 from imondrian.tables.line_records import Values, is_missing
 from imondrian.tables.row_seconds import TimeFormat, is_time_format, time_format_of
-
-WITHOUT_TIMES = "rows are taken to be equally spaced, and the hour of the day is not used"
 
 
 class TimeState(NamedTuple):
@@ -147,18 +145,6 @@ def times_in_words(now: TimeCounts, before: TimeCounts | None, times: WatchTimes
         return f"none; {WITHOUT_TIMES}"
     n_unknown = f", {times.n_unknown:,} unknown (the first: {times.first_unknown})" if times.n_unknown else ""
     return f"{time_facts(now, before)}{n_unknown}"
-
-
-def time_facts(now: TimeCounts, before: TimeCounts | None = None) -> str:
-    """Return what was noticed about times since `before`, such as "a row every 5 min, 2 late rows, 1 hole"."""
-    earlier = TimeCounts(0, 0, 0, now.step) if before is None else before
-    counts = (
-        (now.n_late - earlier.n_late, "late row"),
-        (now.n_repeated - earlier.n_repeated, "repeated time"),
-        (now.n_holes - earlier.n_holes, "hole"),
-    )
-    step = f"a row every {in_words(now.step)}" if now.step > 0.0 else "the usual step is not known"
-    return ", ".join([step, *(f"{n:,} {name}{'s' * (n > 1)}" for n, name in counts if n)])
 
 
 def stored_times(state: TimeState) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`imondrian detect` and `imondrian fit`: fit a forest on a table."""
 
 from imondrian.cli.column_facts import ColumnFacts
-from imondrian.cli.console import Console
+from imondrian.cli.console import Console, print_facts
 from imondrian.cli.option_checks import check_forest_options, check_outputs
 from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions, OutputOptions, SourceOptions
 from imondrian.cli.scored_rows import (
@@ -11,7 +11,7 @@ from imondrian.cli.scored_rows import (
     result_table,
     save_table_model,
 )
-from imondrian.cli.summary import ShownColumns, SummaryBuilder, describe_rule, print_facts
+from imondrian.cli.summary import ShownColumns, SummaryBuilder, describe_rule
 from imondrian.cli.table_rows import open_table, read_rows
 from imondrian.tables.table_writer import table_writer
 

@@ -11,8 +11,8 @@ from imondrian.base.column_names import ERROR, EXPLANATION, ROW
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
 from imondrian.base.files import real_path
-from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console, discard_output
+from imondrian.cli.detector_settings import AlarmSettings
 from imondrian.cli.event_commands import EventCommands, parse_command
 from imondrian.cli.keyed_watcher import KeyedWatcher
 from imondrian.cli.option_checks import check_jobs, check_key_options, check_output_path, check_series_options
