@@ -5,9 +5,9 @@ from typing import Any
 
 from imondrian.alarms.thresholds import stream_rule
 from imondrian.cli.console import Console, escaped
+from imondrian.cli.detect.summary import describe_rule
 from imondrian.cli.model_loading import load_model_file
 from imondrian.cli.options import ConsoleOptions
-from imondrian.cli.summary import describe_rule
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.key_store import is_fleet_file
 from imondrian.forest.mondrian_forest import MondrianForest

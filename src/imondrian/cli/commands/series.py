@@ -15,8 +15,8 @@ from imondrian.cli.options import (
     SeriesOptions,
     SourceOptions,
 )
-from imondrian.cli.series_report import figure_of, report_of
-from imondrian.cli.series_run import SeriesRun, SeriesTable, read_series, watch_series
+from imondrian.cli.series.series_report import figure_of, report_of
+from imondrian.cli.series.watched_series import SeriesRun, SeriesTable, read_series, watch_series
 from imondrian.cli.table_rows import open_table
 from imondrian.plots import write_figure
 from imondrian.plots.series import MAX_PANELS

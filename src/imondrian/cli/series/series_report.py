@@ -7,7 +7,7 @@ import imondrian
 from imondrian.alarms.incidents import Incident
 from imondrian.alarms.thresholds import SURPRISE, stream_rule
 from imondrian.base.defaults import SERIES
-from imondrian.cli.series_run import SeriesRun, SeriesTable
+from imondrian.cli.series.watched_series import SeriesRun, SeriesTable
 from imondrian.cli.stream_words import WITHOUT_TIMES, reason_texts, time_facts
 from imondrian.plots import plot_series
 from imondrian.plots.series import MAX_PANELS

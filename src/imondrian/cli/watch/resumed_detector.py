@@ -10,8 +10,8 @@ from imondrian.cli.console import Console
 from imondrian.cli.detector_settings import AlarmSettings, check_parameters, detector_parameters, explicit_options
 from imondrian.cli.model_loading import load_model_file
 from imondrian.cli.options import DetectorOptions, WatchOptions
-from imondrian.cli.watch_features import StreamFeatures, features_of_detector
-from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
+from imondrian.cli.watch.stream_features import StreamFeatures, features_of_detector
+from imondrian.cli.watch.stream_input import FilePosition, PositionAfter, check_position
 from imondrian.stream.detector import Results, StreamDetector
 
 _POSITION = "place"  # key of the position among the extra values of the model file

@@ -1,13 +1,13 @@
 """Openings and closings of incidents on a stream as JSON values, with row numbers from 1, times and categories."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from imondrian.alarms.incidents import Incident
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.stream_words import reason_texts
-from imondrian.cli.watch_features import StreamFeatures, has_code
+from imondrian.cli.watch.stream_features import StreamFeatures, has_code
+from imondrian.cli.watch.time_column import MAX_TEXT, TimeValue, is_time
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.incident_records import CategoryText, unknown_category
 
@@ -17,9 +17,6 @@ FIELDS = (  # of the NDJSON line that describes an incident
     *("kind", "event", "incident", "first_row", "first_time", "last_row", "last_time", "opened_row", "closed_row"),
     *("closed_time", "n_alarms", "peak", "explanation"),
 )
-TimeValue = str | int | float | None  # a value of the time column
-_MAX_TEXT = 200  # largest number of characters of a time or a category
-_MAX_INTEGER = 2**63
 
 
 class IncidentState(NamedTuple):
@@ -95,7 +92,7 @@ class WatchIncidents:
     def _texts(self, incident: Incident, features: StreamFeatures, rows: ProcessedRows) -> dict[tuple[int, float], str]:
         """Return the categories in the reasons for an incident, by feature and code."""
         keys = [(reason.feature, reason.value) for reason in incident.reasons if reason.count is not None]
-        return {key: (self.state.texts.get(key) or self._find(*key, features, rows))[:_MAX_TEXT] for key in keys}
+        return {key: (self.state.texts.get(key) or self._find(*key, features, rows))[:MAX_TEXT] for key in keys}
 
     def _find(self, feature: int, code: float, features: StreamFeatures, rows: ProcessedRows) -> str:
         """Return the category that has this code, from the latest row with it; "" if no row has it."""
@@ -175,22 +172,6 @@ def open_incident(detector: StreamDetector | None) -> Incident | None:
     return latest[0] if latest and latest[0].is_open else None
 
 
-def as_time(value: Any) -> TimeValue:
-    """Return a value of the time column, shortened if it is long text; None if it is neither text nor a number."""
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()[:_MAX_TEXT]  # without lone surrogates
-    return value if is_time(value) else None
-
-
-def is_time(value: Any) -> bool:
-    """Return True if a value is one that `as_time` may return: None, a number, or text that is not long."""
-    if isinstance(value, str):
-        return len(value) <= _MAX_TEXT and _is_encodable(value)
-    if type(value) is int:
-        return abs(value) < _MAX_INTEGER
-    return value is None or (type(value) is float and math.isfinite(value))
-
-
 def stored_incidents(state: IncidentState) -> dict[str, Any]:
     """Return the state in types that JSON supports; categories that are long texts are left out."""
     return {
@@ -225,12 +206,3 @@ def _is_valid(state: IncidentState) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and is_time(value)
-
-
-def _is_encodable(text: str) -> bool:
-    """Return True if a text can be encoded as UTF-8: it has no lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -9,8 +9,8 @@ from imondrian.cli.detector_settings import AlarmSettings, check_parameters, det
 from imondrian.cli.model_loading import load_model_file
 from imondrian.cli.option_checks import parse_bytes
 from imondrian.cli.options import DetectorOptions, WatchOptions
-from imondrian.cli.watch_features import StreamFeatures
-from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
+from imondrian.cli.watch.stream_features import StreamFeatures
+from imondrian.cli.watch.stream_input import FilePosition, PositionAfter, check_position
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.key_store import is_fleet_file
 

@@ -1,5 +1,6 @@
-"""The time column of a stream: which one it is, and its values in seconds for a detector that uses them."""
+"""The time column of a stream: which one it is, and its values as they are displayed and in seconds."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,13 +8,16 @@ import numpy as np
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 from imondrian.cli.stream_words import WITHOUT_TIMES, time_facts
-from imondrian.cli.watch_incidents import TimeValue, as_time
 from imondrian.engine.jit import Array
 from imondrian.stream.series_views import TimeCounts
 from imondrian.tables.cells import as_cell, shown
 from imondrian.tables.dates import recognise_dates
 from imondrian.tables.line_records import Values, is_missing
 from imondrian.tables.row_seconds import TimeFormat, is_time_format, time_format_of
+
+TimeValue = str | int | float | None  # a value of the time column
+MAX_TEXT = 200  # largest number of characters of a time or a category
+_MAX_INTEGER = 2**63
 
 
 class TimeState(NamedTuple):
@@ -122,6 +126,31 @@ class WatchTimes:
             time = times[unknown[0]]
             self.first_unknown = f"row {first + unknown[0] + 1:,}, {'missing' if is_missing(time) else shown(time)}"
         self.n_unknown += len(unknown)
+
+
+def as_time(value: Any) -> TimeValue:
+    """Return a value of the time column, shortened if it is long text; None if it is neither text nor a number."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()[:MAX_TEXT]  # without lone surrogates
+    return value if is_time(value) else None
+
+
+def is_time(value: Any) -> bool:
+    """Return True if a value is one that `as_time` may return: None, a number, or text that is not long."""
+    if isinstance(value, str):
+        return len(value) <= MAX_TEXT and _is_encodable(value)
+    if type(value) is int:
+        return abs(value) < _MAX_INTEGER
+    return value is None or (type(value) is float and math.isfinite(value))
+
+
+def _is_encodable(text: str) -> bool:
+    """Return True if a text can be encoded as UTF-8: it has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_date(value: Any) -> bool:
