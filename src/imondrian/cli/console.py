@@ -96,6 +96,20 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
+def print_facts(facts: dict[str, str], console: Any) -> None:
+    """Print each name with its text; names without a text are left out."""
+    for name, text in facts.items():
+        if text:
+            console.print(f"  {name:<10} {escaped(text)}")
+
+
+def escaped(text: str) -> str:
+    """Escape control characters and rich markup in text from outside."""
+    from rich.markup import escape
+
+    return escape(printable(text))
+
+
 def _rich_console(file: TextIO) -> Any:
     from rich.console import Console as RichConsole
 

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.cli.console import Console
+from imondrian.cli.console import Console, print_facts
 from imondrian.cli.options import ConsoleOptions
-from imondrian.cli.summary import print_facts
 
 
 def backup(console_options: ConsoleOptions, file: str, url: str, token_file: str | None) -> None:

@@ -1,17 +1,16 @@
 """`imondrian detect` and `imondrian fit`: fit a forest on a table."""
 
-from imondrian.cli.column_facts import ColumnFacts
-from imondrian.cli.console import Console
-from imondrian.cli.option_checks import check_forest_options, check_outputs
-from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions, OutputOptions, SourceOptions
-from imondrian.cli.scored_rows import (
+from imondrian.cli.console import Console, print_facts
+from imondrian.cli.detect.scored_rows import (
     check_result_names,
     fit_and_score,
     fit_rows,
     result_table,
     save_table_model,
 )
-from imondrian.cli.summary import ShownColumns, SummaryBuilder, describe_rule, print_facts
+from imondrian.cli.detect.summary import ColumnFacts, ShownColumns, SummaryBuilder, describe_rule
+from imondrian.cli.option_checks import check_forest_options, check_outputs
+from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions, OutputOptions, SourceOptions
 from imondrian.cli.table_rows import open_table, read_rows
 from imondrian.tables.table_writer import table_writer
 
@@ -39,7 +38,7 @@ def detect(
     if output_options.model:
         save_table_model(scored.model, rows.columns, output_options.model)
     if output_options.report:
-        from imondrian.cli.html_report import write_html_report  # matplotlib takes a second to load
+        from imondrian.cli.detect.html_report import write_html_report  # matplotlib takes a second to load
 
         with console.progress("plotting"):
             write_html_report(output_options.report, scored, summary, forest_options, feature_options)

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from imondrian.alarms.thresholds import stream_rule
-from imondrian.cli.console import Console
+from imondrian.cli.console import Console, escaped
+from imondrian.cli.detect.summary import describe_rule
+from imondrian.cli.model_loading import load_model_file
 from imondrian.cli.options import ConsoleOptions
-from imondrian.cli.scored_rows import load_model_file
-from imondrian.cli.summary import describe_rule, escaped
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.key_store import is_fleet_file
 from imondrian.forest.mondrian_forest import MondrianForest

@@ -8,12 +8,11 @@ from matplotlib.figure import Figure
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.base.files import atomic_write
-from imondrian.cli.console import Console
-from imondrian.cli.html_report import score_histogram, score_regions
+from imondrian.cli.console import Console, escaped
+from imondrian.cli.detect.html_report import score_histogram, score_regions
+from imondrian.cli.detect.scored_rows import ScoredRows, TableModel, fit_rows, load_table_model, model_features
 from imondrian.cli.option_checks import check_forest_options, check_output_path
 from imondrian.cli.options import ConsoleOptions, FeatureOptions, ForestOptions, PlotOptions, SourceOptions
-from imondrian.cli.scored_rows import ScoredRows, TableModel, fit_rows, load_table_model, model_features
-from imondrian.cli.summary import escaped
 from imondrian.cli.table_rows import Rows, check_usable, open_table, read_rows, rows_of_batch
 from imondrian.engine.plain_tree import Tree
 from imondrian.models.fitted_model import FittedModel

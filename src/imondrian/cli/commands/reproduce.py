@@ -5,10 +5,9 @@ from pathlib import Path
 from time import perf_counter
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.cli.console import Console
+from imondrian.cli.console import Console, escaped
 from imondrian.cli.option_checks import check_jobs
 from imondrian.cli.options import ConsoleOptions, ReproduceOptions
-from imondrian.cli.summary import escaped
 from imondrian.engine.threads import Threads
 
 

@@ -9,16 +9,16 @@ import polars as pl
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
-from imondrian.cli.option_checks import check_outputs
-from imondrian.cli.options import ConsoleOptions, FeatureOptions, OutputOptions, SourceOptions
-from imondrian.cli.scored_rows import (
+from imondrian.cli.detect.scored_rows import (
     check_result_names,
     load_table_model,
     parts_table,
     result_table,
     scored_batches,
 )
-from imondrian.cli.summary import MAX_REASONS_EXPLAINED, ShownColumns, SummaryBuilder, print_rows, row_as_json
+from imondrian.cli.detect.summary import MAX_REASONS_EXPLAINED, ShownColumns, SummaryBuilder, print_rows, row_as_json
+from imondrian.cli.option_checks import check_outputs
+from imondrian.cli.options import ConsoleOptions, FeatureOptions, OutputOptions, SourceOptions
 from imondrian.cli.table_rows import Rows, open_table
 from imondrian.engine.jit import Array
 from imondrian.tables.table_writer import WriteBatch, table_writer

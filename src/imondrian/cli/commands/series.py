@@ -5,7 +5,7 @@ from typing import Literal
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
 from imondrian.base.files import atomic_write, real_path
-from imondrian.cli.console import Console
+from imondrian.cli.console import Console, escaped, print_facts
 from imondrian.cli.option_checks import check_output_path, check_series_options
 from imondrian.cli.options import (
     AlarmOptions,
@@ -15,9 +15,8 @@ from imondrian.cli.options import (
     SeriesOptions,
     SourceOptions,
 )
-from imondrian.cli.series_report import figure_of, report_of
-from imondrian.cli.series_run import SeriesRun, SeriesTable, read_series, watch_series
-from imondrian.cli.summary import escaped, print_facts
+from imondrian.cli.series.series_report import figure_of, report_of
+from imondrian.cli.series.watched_series import SeriesRun, SeriesTable, read_series, watch_series
 from imondrian.cli.table_rows import open_table
 from imondrian.plots import write_figure
 from imondrian.plots.series import MAX_PANELS

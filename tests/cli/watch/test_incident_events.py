@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 
 import imondrian
 from imondrian import InvalidInputError
-from imondrian.cli.alarm_settings import AlarmSettings
+from imondrian.cli.detector_settings import AlarmSettings
 from imondrian.cli.options import AlarmOptions
-from imondrian.cli.watch_incidents import (
-    IncidentState,
-    as_time,
-    is_time,
-    restored_incidents,
-    stored_incidents,
-)
+from imondrian.cli.watch.incident_events import IncidentState, restored_incidents, stored_incidents
+from imondrian.cli.watch.time_column import as_time, is_time
 from tests.cli.conftest import TIMEOUT, Shell
 
 FOREST = ("--window", "256", "--trees", "30", "--samples", "64", "--time", "at")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from imondrian.cli.watch_features import StreamFeatures
-from imondrian.cli.watch_incidents import reason_text
+from imondrian.cli.stream_words import reason_text
+from imondrian.cli.watch.stream_features import StreamFeatures
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.row_layout import RowLayout
 from imondrian.stream.stream_explanations import reasons_of_point

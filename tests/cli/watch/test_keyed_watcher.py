@@ -11,8 +11,8 @@ import pytest
 import imondrian
 from imondrian import Fleet, InvalidInputError
 from imondrian.cli.option_checks import parse_bytes
-from imondrian.cli.watch_key_incidents import StreamRow, restored_alarms, stored_alarms
-from imondrian.cli.watch_keys import key_of, members_of_key
+from imondrian.cli.watch.key_columns import key_of, members_of_key
+from imondrian.cli.watch.keyed_incident_events import StreamRow, restored_alarms, stored_alarms
 
 SMALL = {"window": 32, "n_trees": 8, "max_samples": 16}
 SETTINGS = ("--window", "32", "--trees", "8", "--samples", "16")

@@ -2,10 +2,10 @@
 
 from imondrian.alarms.drift import Drift
 from imondrian.base.defaults import SERIES
-from imondrian.cli.event_commands import EventCommands
-from imondrian.cli.watch_incidents import open_incident
-from imondrian.cli.watch_silence import Silence
-from imondrian.cli.watch_times import WatchTimes, times_in_words
+from imondrian.cli.watch.event_commands import EventCommands
+from imondrian.cli.watch.incident_events import open_incident
+from imondrian.cli.watch.silence import Silence
+from imondrian.cli.watch.time_column import WatchTimes, times_in_words
 from imondrian.fleet.fleet import Fleet
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.series_views import TimeCounts

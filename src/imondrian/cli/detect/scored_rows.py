@@ -12,11 +12,12 @@ from imondrian.base.column_names import EXPLANATION, LABEL, ROW, SCORE, SURPRISE
 from imondrian.base.defaults import preset_of
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Progress
+from imondrian.cli.model_loading import load_model_file
 from imondrian.cli.option_checks import check_jobs, contamination_from
 from imondrian.cli.options import FeatureOptions, ForestOptions
 from imondrian.cli.table_rows import Rows, column_rules, errors_named_after, rows_of_batch
 from imondrian.engine.jit import Array
-from imondrian.model_files import Model, as_fitted_model, load_extra, load_model, save
+from imondrian.model_files import as_fitted_model, load_extra, save
 from imondrian.models.explanations import Expectations, Reason, reasons_of_rows
 from imondrian.models.fitted_model import FitResult, FittedModel, fit, no_progress, seed_from, with_scores
 from imondrian.tables.column_notes import columns_from_notes, notes_of_columns
@@ -130,16 +131,6 @@ def save_table_model(model: FittedModel, columns: list[FeatureColumn], path: str
     """Save a model, and how its features are read from a table."""
     notes = notes_of_columns(columns)
     save(model, path, {_COLUMNS: notes} if notes else None)
-
-
-def load_model_file(path: str) -> Model:
-    """Load a model file; raise an InvalidInputError if it is missing or a folder."""
-    try:
-        return load_model(path)
-    except FileNotFoundError:
-        raise InvalidInputError(f"{path}: file not found.") from None
-    except IsADirectoryError:
-        raise InvalidInputError(f"{path} is a folder, not a file.") from None
 
 
 def fit_rows(rows: Rows, options: ForestOptions, missing: str | None, progress: Progress = no_progress) -> FitResult:

@@ -8,24 +8,22 @@ import numpy as np
 from imondrian.base.column_names import BORROWED, ERROR, ROW
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
-from imondrian.cli.event_commands import EventCommands
 from imondrian.cli.options import FeatureOptions, WatchOptions
-from imondrian.cli.watch_fleet import WatchFleet
-from imondrian.cli.watch_input import StreamBatch
-from imondrian.cli.watch_key_incidents import KeyedRows, KeyIncidents, StreamRow, restored_alarms, stored_alarms
-from imondrian.cli.watch_keys import key_of, key_text
-from imondrian.cli.watch_output import WatchOutput
-from imondrian.cli.watch_results import NO_RESULTS, result_columns, scored_line
-from imondrian.cli.watch_rows import Row, WatchRows
-from imondrian.cli.watch_summary import KeyedCounts
-from imondrian.cli.watch_times import TimeState, WatchTimes
+from imondrian.cli.watch.event_commands import EventCommands
+from imondrian.cli.watch.key_columns import key_of, key_text
+from imondrian.cli.watch.keyed_incident_events import KeyedRows, KeyIncidents, StreamRow, restored_alarms, stored_alarms
+from imondrian.cli.watch.resumed_fleet import WatchFleet
+from imondrian.cli.watch.row_parser import Row, WatchRows
+from imondrian.cli.watch.run_counts import KeyedCounts
+from imondrian.cli.watch.stream_input import StreamBatch
+from imondrian.cli.watch.stream_output import N_REPORTED, NO_RESULTS, WatchOutput, result_columns, scored_line
+from imondrian.cli.watch.time_column import TimeState, WatchTimes
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.keys import Key
 from imondrian.fleet.results import FleetResults
 from imondrian.tables.line_records import Parser
 
 _ALARMS = "alarms"  # key among the extra values of the model file
-_N_REPORTED = 10  # if rows are not written, this many unusable rows are reported on standard error
 
 
 class _KeyedRow(NamedTuple):
@@ -155,7 +153,7 @@ class KeyedWatcher:
         self.counts.n_incidents += sum(event["event"] == "opened" for _, event in events)
         for i, (row, _) in enumerate(rows):
             if row.error is not None:
-                if not self._output.shows_rows and self.counts.n_errors < _N_REPORTED:
+                if not self._output.shows_rows and self.counts.n_errors < N_REPORTED:
                     self._console.warn(f"row {first + i + 1} is unusable: {row.error}")
                 self.counts.n_errors += 1
 

@@ -7,17 +7,13 @@ import imondrian
 from imondrian.alarms.incidents import Incident
 from imondrian.alarms.thresholds import SURPRISE, stream_rule
 from imondrian.base.defaults import SERIES
-from imondrian.cli.series_run import SeriesRun, SeriesTable
-from imondrian.cli.watch_incidents import reason_text
-from imondrian.cli.watch_times import WITHOUT_TIMES, time_facts
+from imondrian.cli.series.watched_series import SeriesRun, SeriesTable
+from imondrian.cli.stream_words import WITHOUT_TIMES, reason_texts, time_facts
 from imondrian.plots import plot_series
 from imondrian.plots.series import MAX_PANELS
 from imondrian.report import IncidentEntry, Picture, SeriesReport
-from imondrian.stream.incident_records import reasons_in_words
 from imondrian.stream.series_views import TimeCounts
 
-_N_REASONS = 3  # largest number of reasons that are shown for an incident
-_MIN_SHARE = 0.05  # reasons with a smaller share of the score are left out, except for the first
 _NARROW = 4.5  # inches: width of the picture for small screens
 _SUBTITLE = (
     "Watched from the first row to the last with an isolation Mondrian forest: each row was compared with what came"
@@ -75,15 +71,13 @@ def _picture_text(run: SeriesRun, series: SeriesTable) -> str:
 
 
 def _entry(incident: Incident, series: SeriesTable, texts: list[str] | None) -> IncidentEntry:
-    reasons = reasons_in_words(incident, series.names)
-    shown = [reason for i, reason in enumerate(reasons[:_N_REASONS]) if i == 0 or reason.share >= _MIN_SHARE]
     return IncidentEntry(
         incident.number,
         (incident.first + 1, incident.last + 1),
         None if texts is None else (texts[incident.first], texts[incident.last]),
         incident.n_alarms,
         incident.surprise,
-        [reason_text(reason, series.names) for reason in shown],
+        reason_texts(incident, series.names),
         is_open=incident.is_open,
     )
 

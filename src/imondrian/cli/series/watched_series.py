@@ -10,12 +10,11 @@ from imondrian.alarms.incidents import Incident
 from imondrian.alarms.thresholds import SURPRISE, stream_rule
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
-from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console, Progress
+from imondrian.cli.detector_settings import AlarmSettings, detector_parameters, explicit_options
 from imondrian.cli.options import AlarmOptions, DetectorOptions, FeatureOptions
+from imondrian.cli.stream_words import WITHOUT_TIMES
 from imondrian.cli.table_rows import column_rules, errors_named_after
-from imondrian.cli.watch_detector import detector_parameters, explicit_options
-from imondrian.cli.watch_times import WITHOUT_TIMES
 from imondrian.engine.jit import Array
 from imondrian.plots import Band, Surprises
 from imondrian.plots.time_axis import FIRST_YEAR, LAST_YEAR

@@ -11,8 +11,8 @@ import pytest
 
 from imondrian import InvalidInputError
 from imondrian.cli.console import Console
-from imondrian.cli.event_commands import EventCommands, parse_command
 from imondrian.cli.options import ConsoleOptions
+from imondrian.cli.watch.event_commands import EventCommands, parse_command
 from tests.cli.conftest import TIMEOUT
 
 SETTINGS = (

@@ -1,4 +1,4 @@
-"""The threshold and the rules for incidents of `imondrian watch`, which can be changed for a resumed detector."""
+"""The settings of a stream detector: parameters, which are fixed, and threshold and rules, which can be changed."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple, Self
@@ -6,17 +6,57 @@ from typing import Any, NamedTuple, Self
 from imondrian.alarms.incidents import IncidentRules, checked_rules
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.option_checks import parse_threshold
-from imondrian.cli.options import AlarmOptions
+from imondrian.cli.options import AlarmOptions, DetectorOptions
 from imondrian.fleet.fleet import Fleet
 from imondrian.forest.inputs import number_of_text
 from imondrian.stream.detector import StreamDetector
 
+_PARAMETERS = {"samples": "max_samples", "trees": "n_trees"}  # options whose parameter has another name
+_DROP, _RAISE = "drop", "raise"  # the same rule for missing values: as an option, and as a parameter
 _COUNTS = ("gap", "min_points", "cooldown")
 _BY_FEATURE = {"side": "both", "ignore_within": "none"}  # rules for single features, with the default of each
 
 
+def explicit_options(options: DetectorOptions) -> dict[str, Any]:
+    """Return the options that the user set, by name, with the values that a detector accepts."""
+    given = {name: value for name, value in options._asdict().items() if value is not None}
+    if "samples" in given:
+        given["samples"] = given["samples"] or None
+    if given.get("missing") == _DROP:
+        given["missing"] = _RAISE
+    return given
+
+
+def detector_parameters(explicit: dict[str, Any]) -> dict[str, Any]:
+    """Convert the options that the user set to arguments of a new detector."""
+    return {_PARAMETERS.get(name, name): value for name, value in explicit.items()}
+
+
+def check_parameters(explicit: dict[str, Any], parameters: dict[str, Any], path: str) -> None:
+    """Raise an InvalidInputError if the user set an option that differs from the parameters in the model file."""
+    for name, value in explicit.items():
+        stored = parameters[_PARAMETERS.get(name, name)]
+        if stored != value:
+            raise InvalidInputError(
+                f"{path} was created with {_as_option(name, stored)}; {_as_option(name, value)} is not possible. "
+                "Omit the option, or choose another model file."
+            )
+
+
+def _as_option(name: str, value: Any) -> str:
+    """Return an option as the user would write it."""
+    option = name.replace("_", "-")
+    value = _DROP if name == "missing" and value == _RAISE else value
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    return f"--{option} {0 if value is None else value}"  # only --samples can be None, for all rows
+
+
+# -- threshold and rules ----------------------------------------------------------------------------------------------
+
+
 class AlarmSettings(NamedTuple):
-    """The settings that the user gave."""
+    """The threshold and the rules for incidents that the user gave."""
 
     threshold: float | str | None  # None: the default, or the threshold of the resumed detector
     rules: dict[str, Any]  # some of the fields of IncidentRules

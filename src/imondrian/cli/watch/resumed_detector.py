@@ -6,17 +6,15 @@ from typing import Any
 from imondrian import model_files
 from imondrian.base.defaults import PRESET
 from imondrian.base.errors import InvalidInputError
-from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console
+from imondrian.cli.detector_settings import AlarmSettings, check_parameters, detector_parameters, explicit_options
+from imondrian.cli.model_loading import load_model_file
 from imondrian.cli.options import DetectorOptions, WatchOptions
-from imondrian.cli.scored_rows import load_model_file
-from imondrian.cli.watch_features import StreamFeatures, features_of_detector
-from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
+from imondrian.cli.watch.stream_features import StreamFeatures, features_of_detector
+from imondrian.cli.watch.stream_input import FilePosition, PositionAfter, check_position
 from imondrian.stream.detector import Results, StreamDetector
 
 _POSITION = "place"  # key of the position among the extra values of the model file
-_PARAMETERS = {"samples": "max_samples", "trees": "n_trees"}  # options whose parameter has another name
-_DROP, _RAISE = "drop", "raise"  # the same rule for missing values: as an option, and as a parameter
 
 
 class WatchDetector:
@@ -160,38 +158,3 @@ class WatchDetector:
         for change in self.settings.apply(detector):
             console.note(f"{path}: {change}.")
         return detector
-
-
-def check_parameters(explicit: dict[str, Any], parameters: dict[str, Any], path: str) -> None:
-    """Raise an InvalidInputError if the user set an option that differs from the parameters in the model file."""
-    for name, value in explicit.items():
-        stored = parameters[_PARAMETERS.get(name, name)]
-        if stored != value:
-            raise InvalidInputError(
-                f"{path} was created with {_as_option(name, stored)}; {_as_option(name, value)} is not possible. "
-                "Omit the option, or choose another model file."
-            )
-
-
-def detector_parameters(explicit: dict[str, Any]) -> dict[str, Any]:
-    """Convert the options that the user set to arguments of a new detector."""
-    return {_PARAMETERS.get(name, name): value for name, value in explicit.items()}
-
-
-def _as_option(name: str, value: Any) -> str:
-    """Return an option as the user would write it."""
-    option = name.replace("_", "-")
-    value = _DROP if name == "missing" and value == _RAISE else value
-    if isinstance(value, bool):
-        return f"--{option}" if value else f"--no-{option}"
-    return f"--{option} {0 if value is None else value}"  # only --samples can be None, for all rows
-
-
-def explicit_options(options: DetectorOptions) -> dict[str, Any]:
-    """Return the options that the user set, by name, with the values that a detector accepts."""
-    given = {name: value for name, value in options._asdict().items() if value is not None}
-    if "samples" in given:
-        given["samples"] = given["samples"] or None
-    if given.get("missing") == _DROP:
-        given["missing"] = _RAISE
-    return given

@@ -4,13 +4,13 @@ from typing import Any, NamedTuple, Protocol
 
 from imondrian.base.column_names import BORROWED, RESULTS, SCORE
 from imondrian.base.errors import InvalidInputError
-from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console
+from imondrian.cli.detector_settings import AlarmSettings
 from imondrian.cli.options import FeatureOptions
 from imondrian.cli.table_rows import split_names
-from imondrian.cli.watch_features import NO_VALUE, StreamChoice, StreamFeatures
-from imondrian.cli.watch_incidents import FIELDS, TimeValue
-from imondrian.cli.watch_times import WatchTimes
+from imondrian.cli.watch.incident_events import FIELDS
+from imondrian.cli.watch.stream_features import NO_VALUE, StreamChoice, StreamFeatures
+from imondrian.cli.watch.time_column import TimeValue, WatchTimes
 from imondrian.tables.feature_columns import check_names
 from imondrian.tables.line_records import Parser, Record
 

@@ -7,9 +7,9 @@ import imondrian
 from imondrian.alarms.thresholds import FIXED, KMEANS, SHARE, Rule, two_means
 from imondrian.base.errors import InvalidInputError
 from imondrian.base.files import atomic_write
+from imondrian.cli.detect.scored_rows import ScoredRows
+from imondrian.cli.detect.summary import Summary, share_in_words
 from imondrian.cli.options import FeatureOptions, ForestOptions
-from imondrian.cli.scored_rows import ScoredRows
-from imondrian.cli.summary import Summary, share_in_words
 from imondrian.cli.table_rows import Rows
 from imondrian.engine.jit import Array
 from imondrian.models.fitted_model import FittedModel

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from imondrian.base.durations import in_words, seconds_of
 from imondrian.base.errors import InvalidInputError
-from imondrian.cli.watch_incidents import CLOSED, OPENED, SILENCE, TimeValue, is_time
+from imondrian.cli.watch.incident_events import CLOSED, OPENED, SILENCE
+from imondrian.cli.watch.time_column import TimeValue, is_time
 
 _MAX_NUMBER = 2**53
 _MAX_TIME = 253_402_300_799.0  # end of the year 9999, in seconds since 1970

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from imondrian import InvalidInputError, StreamDetector
 from imondrian.cli.console import Console
 from imondrian.cli.options import ConsoleOptions
-from imondrian.cli.watch_times import TimeState, WatchTimes, restored_times, stored_times, time_facts, times_in_words
+from imondrian.cli.stream_words import time_facts
+from imondrian.cli.watch.time_column import TimeState, WatchTimes, restored_times, stored_times, times_in_words
 from imondrian.stream.series_views import TimeCounts
 from imondrian.tables.row_seconds import TimeFormat
 

@@ -1,15 +1,15 @@
 """Openings and closings of incidents on a stream as JSON values, with row numbers from 1, times and categories."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from imondrian.alarms.incidents import Incident
 from imondrian.base.errors import InvalidInputError
-from imondrian.cli.watch_features import StreamFeatures, has_code
-from imondrian.models.explanations import Reason
+from imondrian.cli.stream_words import reason_texts
+from imondrian.cli.watch.stream_features import StreamFeatures, has_code
+from imondrian.cli.watch.time_column import MAX_TEXT, TimeValue, is_time
 from imondrian.stream.detector import StreamDetector
-from imondrian.stream.incident_records import CategoryText, reasons_in_words, unknown_category
+from imondrian.stream.incident_records import CategoryText, unknown_category
 
 OPENED, CLOSED = "opened", "closed"  # events
 ANOMALIES, SILENCE = "anomalies", "silence"  # kinds of incidents
@@ -17,11 +17,6 @@ FIELDS = (  # of the NDJSON line that describes an incident
     *("kind", "event", "incident", "first_row", "first_time", "last_row", "last_time", "opened_row", "closed_row"),
     *("closed_time", "n_alarms", "peak", "explanation"),
 )
-TimeValue = str | int | float | None  # a value of the time column
-_N_REASONS = 3  # largest number of reasons in an explanation
-_MIN_SHARE = 0.05  # reasons with a smaller share of the score are left out, except for the first
-_MAX_TEXT = 200  # largest number of characters of a time or a category
-_MAX_INTEGER = 2**63
 
 
 class IncidentState(NamedTuple):
@@ -97,7 +92,7 @@ class WatchIncidents:
     def _texts(self, incident: Incident, features: StreamFeatures, rows: ProcessedRows) -> dict[tuple[int, float], str]:
         """Return the categories in the reasons for an incident, by feature and code."""
         keys = [(reason.feature, reason.value) for reason in incident.reasons if reason.count is not None]
-        return {key: (self.state.texts.get(key) or self._find(*key, features, rows))[:_MAX_TEXT] for key in keys}
+        return {key: (self.state.texts.get(key) or self._find(*key, features, rows))[:MAX_TEXT] for key in keys}
 
     def _find(self, feature: int, code: float, features: StreamFeatures, rows: ProcessedRows) -> str:
         """Return the category that has this code, from the latest row with it; "" if no row has it."""
@@ -149,8 +144,6 @@ def incident_as_json(
     def timed(name: str, index: int | None) -> dict[str, TimeValue]:
         return {} if time is None else {name: None if index is None else time(index)}
 
-    reasons = reasons_in_words(incident, names, category_text)
-    shown = [reason for i, reason in enumerate(reasons[:_N_REASONS]) if i == 0 or reason.share >= _MIN_SHARE]
     return {
         "kind": ANOMALIES,
         "event": OPENED if incident.is_open else CLOSED,
@@ -169,7 +162,7 @@ def incident_as_json(
             "anomaly_score": incident.score,
             "surprise": incident.surprise,
         },
-        "explanation": "; ".join(reason_text(reason, names) for reason in shown) or None,
+        "explanation": "; ".join(reason_texts(incident, names, category_text)) or None,
     }
 
 
@@ -177,27 +170,6 @@ def open_incident(detector: StreamDetector | None) -> Incident | None:
     """Return the open incident of a detector; None if there is none."""
     latest = () if detector is None else detector.incidents[-1:]
     return latest[0] if latest and latest[0].is_open else None
-
-
-def reason_text(reason: Reason, names: list[str]) -> str:
-    """Return a reason in words; for a series with one feature, leave out the share, which is always 100 %."""
-    return str(reason).removesuffix(", 100%") if reason.view is not None and len(names) == 1 else str(reason)
-
-
-def as_time(value: Any) -> TimeValue:
-    """Return a value of the time column, shortened if it is long text; None if it is neither text nor a number."""
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()[:_MAX_TEXT]  # without lone surrogates
-    return value if is_time(value) else None
-
-
-def is_time(value: Any) -> bool:
-    """Return True if a value is one that `as_time` may return: None, a number, or text that is not long."""
-    if isinstance(value, str):
-        return len(value) <= _MAX_TEXT and _is_encodable(value)
-    if type(value) is int:
-        return abs(value) < _MAX_INTEGER
-    return value is None or (type(value) is float and math.isfinite(value))
 
 
 def stored_incidents(state: IncidentState) -> dict[str, Any]:
@@ -234,12 +206,3 @@ def _is_valid(state: IncidentState) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and is_time(value)
-
-
-def _is_encodable(text: str) -> bool:
-    """Return True if a text can be encoded as UTF-8: it has no lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

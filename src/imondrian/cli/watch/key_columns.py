@@ -1,4 +1,4 @@
-"""The keys of rows; the key of a row says to which detector of a fleet the row belongs."""
+"""The key columns of a stream: their values are the key of a row, which has a detector of its own in the fleet."""
 
 import json
 from typing import Any

@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from imondrian.base.errors import ImondrianError, InvalidInputError, NothingSavedError
-from imondrian.cli.alarm_settings import AlarmSettings
 from imondrian.cli.console import Console
+from imondrian.cli.detector_settings import AlarmSettings, check_parameters, detector_parameters, explicit_options
+from imondrian.cli.model_loading import load_model_file
 from imondrian.cli.option_checks import parse_bytes
 from imondrian.cli.options import DetectorOptions, WatchOptions
-from imondrian.cli.scored_rows import load_model_file
-from imondrian.cli.watch_detector import check_parameters, detector_parameters, explicit_options
-from imondrian.cli.watch_features import StreamFeatures
-from imondrian.cli.watch_input import FilePosition, PositionAfter, check_position
+from imondrian.cli.watch.stream_features import StreamFeatures
+from imondrian.cli.watch.stream_input import FilePosition, PositionAfter, check_position
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.key_store import is_fleet_file
 

@@ -14,7 +14,7 @@ import pytest
 
 import imondrian
 from imondrian import InvalidInputError
-from imondrian.cli.watch_input import check_position
+from imondrian.cli.watch.stream_input import check_position
 from tests.cli.conftest import COMMAND, TIMEOUT
 
 DIGEST_OF_NOTHING = hashlib.sha256(b"").hexdigest()

@@ -1,4 +1,4 @@
-"""The output of `imondrian watch`: scored rows or incidents on standard output, and scored rows in a file."""
+"""The output of `imondrian watch`: scored rows or incidents as lines of JSON, and scored rows in a file."""
 
 import json
 import sys
@@ -7,10 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from imondrian.cli.event_commands import EventCommands
+from imondrian.alarms.incidents import NO_INCIDENT
+from imondrian.base.column_names import INCIDENT, LABEL, SCORE, SURPRISE, THRESHOLD
 from imondrian.cli.options import IncidentOptions
+from imondrian.cli.watch.event_commands import EventCommands
+from imondrian.cli.watch.row_parser import Row
+from imondrian.fleet.results import FleetResults
+from imondrian.stream.detector import Results
+from imondrian.tables.feature_columns import result_names
+from imondrian.tables.verbatim_json import json_members
 
-as_json = json.JSONEncoder(allow_nan=False).encode
+N_REPORTED = 10  # if rows are not written, this many unusable rows are reported on standard error
+NO_RESULTS: dict[str, Any] = {SCORE: None, SURPRISE: None, LABEL: False, THRESHOLD: None, INCIDENT: None}
+_as_json = json.JSONEncoder(allow_nan=False).encode
 
 
 class WatchOutput:
@@ -50,7 +59,7 @@ class WatchOutput:
         `keys` are the keys of the events in words, if there is one detector per key. The commands are queued before
         anything is written: they must run even if nobody reads the output any more.
         """
-        lines = [f"{as_json(event)}\n" for event in events]
+        lines = [f"{_as_json(event)}\n" for event in events]
         if self._commands is not None:
             for event, line, key in zip(events, lines, keys or [""] * len(events), strict=True):
                 self._commands.put(event, line, key)
@@ -64,3 +73,34 @@ class WatchOutput:
         file.write(text.encode())  # JSON is UTF-8, whatever the encoding of the terminal
         file.flush()
         self.is_writing = False
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def result_columns(results: Results | FleetResults) -> list[dict[str, Any]]:
+    """Return the results of each row by name; a threshold of 1, which means that there is none yet, becomes None."""
+    columns = (results.score, results.surprise, results.is_anomaly, results.threshold, results.incident)
+    return [
+        {
+            SCORE: _number_or_none(score),
+            SURPRISE: _number_or_none(surprise),
+            LABEL: label,
+            THRESHOLD: threshold if threshold < 1.0 else None,
+            INCIDENT: None if incident == NO_INCIDENT else incident,
+        }
+        for score, surprise, label, threshold, incident in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
+def scored_line(row: Row, numbers: frozenset[str], results: dict[str, Any]) -> str:
+    """Return a record with its results as a line of JSON; `numbers` are the columns whose CSV cells are numbers."""
+    values = row.record.values
+    replaced = result_names(values) or results.keys() & values.keys()
+    members = json_members(row.record, numbers, replaced)
+    return f"{{{members}{', ' if members else ''}{_as_json(results)[1:]}\n"
+
+
+def _number_or_none(number: float) -> float | None:
+    """Return None for NaN."""
+    return number if number == number else None  # noqa: PLR0124

@@ -1,13 +1,13 @@
-"""The time column of a stream: which one it is, and its values in seconds for a detector that uses them."""
+"""The time column of a stream: which one it is, and its values as they are displayed and in seconds."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from imondrian.base.durations import in_words
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
-from imondrian.cli.watch_incidents import TimeValue, as_time
+from imondrian.cli.stream_words import WITHOUT_TIMES, time_facts
 from imondrian.engine.jit import Array
 from imondrian.stream.series_views import TimeCounts
 from imondrian.tables.cells import as_cell, shown
@@ -15,7 +15,9 @@ from imondrian.tables.dates import recognise_dates
 from imondrian.tables.line_records import Values, is_missing
 from imondrian.tables.row_seconds import TimeFormat, is_time_format, time_format_of
 
-WITHOUT_TIMES = "rows are taken to be equally spaced, and the hour of the day is not used"
+TimeValue = str | int | float | None  # a value of the time column
+MAX_TEXT = 200  # largest number of characters of a time or a category
+_MAX_INTEGER = 2**63
 
 
 class TimeState(NamedTuple):
@@ -126,6 +128,31 @@ class WatchTimes:
         self.n_unknown += len(unknown)
 
 
+def as_time(value: Any) -> TimeValue:
+    """Return a value of the time column, shortened if it is long text; None if it is neither text nor a number."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()[:MAX_TEXT]  # without lone surrogates
+    return value if is_time(value) else None
+
+
+def is_time(value: Any) -> bool:
+    """Return True if a value is one that `as_time` may return: None, a number, or text that is not long."""
+    if isinstance(value, str):
+        return len(value) <= MAX_TEXT and _is_encodable(value)
+    if type(value) is int:
+        return abs(value) < _MAX_INTEGER
+    return value is None or (type(value) is float and math.isfinite(value))
+
+
+def _is_encodable(text: str) -> bool:
+    """Return True if a text can be encoded as UTF-8: it has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _is_date(value: Any) -> bool:
     found = recognise_dates(as_cell(value)) if isinstance(value, str) else None
     return found is not None and found.has_date
@@ -147,18 +174,6 @@ def times_in_words(now: TimeCounts, before: TimeCounts | None, times: WatchTimes
         return f"none; {WITHOUT_TIMES}"
     n_unknown = f", {times.n_unknown:,} unknown (the first: {times.first_unknown})" if times.n_unknown else ""
     return f"{time_facts(now, before)}{n_unknown}"
-
-
-def time_facts(now: TimeCounts, before: TimeCounts | None = None) -> str:
-    """Return what was noticed about times since `before`, such as "a row every 5 min, 2 late rows, 1 hole"."""
-    earlier = TimeCounts(0, 0, 0, now.step) if before is None else before
-    counts = (
-        (now.n_late - earlier.n_late, "late row"),
-        (now.n_repeated - earlier.n_repeated, "repeated time"),
-        (now.n_holes - earlier.n_holes, "hole"),
-    )
-    step = f"a row every {in_words(now.step)}" if now.step > 0.0 else "the usual step is not known"
-    return ", ".join([step, *(f"{n:,} {name}{'s' * (n > 1)}" for n, name in counts if n)])
 
 
 def stored_times(state: TimeState) -> dict[str, Any]:

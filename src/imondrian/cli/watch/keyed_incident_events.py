@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.cli.watch_incidents import TimeValue, incident_as_json, is_time
-from imondrian.cli.watch_keys import members_of_key
+from imondrian.cli.watch.incident_events import incident_as_json
+from imondrian.cli.watch.key_columns import members_of_key
+from imondrian.cli.watch.time_column import TimeValue, is_time
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.keys import Key
 from imondrian.fleet.results import KeyEvent

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imondrian import InvalidInputError
-from imondrian.cli.watch_silence import Silence, SilenceState, parse_duration, restored_silence
+from imondrian.cli.watch.silence import Silence, SilenceState, parse_duration, restored_silence
 from imondrian.tables.lines import Lines, Pipe
 from tests.cli.conftest import TIMEOUT
 

@@ -1,26 +1,25 @@
-"""The summary of a scored table, printed for a person or as JSON."""
+"""The summary of a table for a person or as JSON: its columns, how many anomalies it has, and its highest scores."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from imondrian.alarms.thresholds import FIXED, KMEANS, SHARE, Rule
-from imondrian.base.column_names import EXPLANATION, LABEL, ROW, SCORE, SURPRISE
-from imondrian.cli.column_facts import ColumnFacts
-from imondrian.cli.console import printable
-from imondrian.cli.scored_rows import ScoredRows
+from imondrian.base.column_names import EXPLANATION, LABEL, NO_NAME, ROW, SCORE, SURPRISE
+from imondrian.cli.console import escaped, print_facts
+from imondrian.cli.detect.scored_rows import ScoredRows
 from imondrian.engine.jit import Array
 from imondrian.models.explanations import ExplainedRow, Reason
 from imondrian.models.fitted_model import FittedModel
+from imondrian.tables.feature_columns import FeatureColumn
 from imondrian.tables.table_reader import Table
-
-if TYPE_CHECKING:
-    from imondrian.tables.feature_columns import FeatureColumn
 
 MAX_REASONS = 3  # per row in a summary
 MAX_REASONS_EXPLAINED = 8  # per row of `imondrian explain`
+_MAX_LISTED = 8  # largest number of features that are listed
+_MAX_LEFT_OUT = 20  # the same for columns that are not features
 _MAX_WRITTEN_OUT = 10**9  # a larger number is written with an exponent
 _SMALL_SHARE = 0.001  # a smaller share is written with one digit
 
@@ -34,7 +33,7 @@ class Summary(NamedTuple):
     n_anomalies: int
     threshold: float
     rule: str
-    columns: ColumnFacts
+    columns: "ColumnFacts"
     highest: list[ExplainedRow]  # the rows with the highest scores
     written: dict[str, str]  # paths of the files written, by what they contain
 
@@ -80,6 +79,44 @@ class Summary(NamedTuple):
         if self.n_anomalies == 0:
             return f"none. {self.hint}"
         return f"{self.n_anomalies:,} ({share_in_words(self.n_anomalies, self.n_scored)} of the scored rows)"
+
+
+class ColumnFacts(NamedTuple):
+    """Which columns are features, why the others are not, and how the table was read."""
+
+    features: list[FeatureColumn]
+    left_out: dict[str, str]  # reasons, by column
+    filled: dict[str, int]  # number of missing numbers that were filled in, by feature
+    notes: list[str]  # on how the table was read
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the facts as JSON values."""
+        return {
+            "features": [feature.name for feature in self.features],
+            "categorical": [feature.name for feature in self.features if feature.is_category],
+            "left_out": self.left_out,
+            "filled": self.filled,
+            "notes": self.notes,
+        }
+
+    def in_words(self) -> dict[str, str]:
+        """Return the facts as text, by name; some may be empty."""
+        numbers = [feature.name for feature in self.features if not feature.is_category]
+        categories = [feature.name for feature in self.features if feature.is_category]
+        left_out = [f"{name or NO_NAME} ({reason})" for name, reason in self.left_out.items()]
+        filled = [f"{name or NO_NAME} {n:,}" for name, n in self.filled.items()]
+        return {
+            "numbers": f"{len(numbers)}: {_listed(numbers)}" if numbers else "",
+            "categories": f"{len(categories)}: {_listed(categories)}" if categories else "",
+            "left out": _listed(left_out, _MAX_LEFT_OUT),
+            "filled": f"{_listed(filled)} (missing; the median is used)" if filled else "",
+            "notes": "; ".join(self.notes),
+        }
+
+
+def _listed(names: list[str], n_listed: int = _MAX_LISTED) -> str:
+    text = ", ".join(name or NO_NAME for name in names[:n_listed])
+    return text if len(names) <= n_listed else f"{text} and {len(names) - n_listed} more"
 
 
 class ShownColumns(NamedTuple):
@@ -217,17 +254,3 @@ def share_in_words(n: int, total: int) -> str:
     """Return a share in percent; a small share is not rounded to zero."""
     share = n / max(total, 1)
     return f"{share:.1%}" if n == 0 or share >= _SMALL_SHARE else f"{100.0 * share:.1g}%"
-
-
-def escaped(text: str) -> str:
-    """Escape control characters and rich markup in text from outside."""
-    from rich.markup import escape
-
-    return escape(printable(text))
-
-
-def print_facts(facts: dict[str, str], console: Any) -> None:
-    """Print each name with its text; names without a text are left out."""
-    for name, text in facts.items():
-        if text:
-            console.print(f"  {name:<10} {escaped(text)}")

@@ -1,0 +1,1 @@
+"""The work of `imondrian watch`: the rows of a stream, scored and learned as they arrive, and its incidents."""
