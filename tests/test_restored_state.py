@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
+from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector, StreamingThreshold
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.nodes import CUT
 from imondrian.forest.inputs import as_owned_array
@@ -38,6 +38,12 @@ def detector():
     return model
 
 
+def threshold():
+    model = StreamingThreshold(0.01)
+    model.observe(np.abs(X[:, 0]) / 10.0)
+    return model
+
+
 MODELS = {
     "sample": lambda: MondrianForest(20, max_samples=64, scale="std").build(X[:500]),
     "all": lambda: MondrianForest(20).build(X[:500]),
@@ -48,6 +54,7 @@ MODELS = {
     "detector": detector,
     "river": river_model,
     "pyod": pyod_model,
+    "threshold": threshold,
 }
 
 
@@ -55,6 +62,9 @@ def used(model):
     """Change the model; return its scores afterwards."""
     if isinstance(model, StreamDetector):
         return model.process_many(X[700:900]).score, model.process(X[0]).score
+    if isinstance(model, StreamingThreshold):
+        model.update(0.25)
+        return (*model.observe(np.abs(X[:, 1]) / 10.0), model.threshold)
     if isinstance(model, MondrianForest):
         return model.extend(X[500:]).score(X, "size"), model.score_one(X[0]), model.forget(X[-1:]).rescore()[1]
     if hasattr(model, "partial_fit"):

@@ -61,3 +61,17 @@ def test_impossible_encodings_are_refused():
         read(b"", "hex")
     with pytest.raises(InvalidInputError, match=r"t.csv: the byte 0x81 is not valid in cp1252"):
         read(b"a\x81")
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "what"),
+    [
+        (b"a,b\n1,2\n", "utf-16", r"the text \(UTF-16 stream does not start with BOM\)"),
+        (b"a\n+2AA-\n", "utf-7", "half of a surrogate pair"),
+        (b"a\n\\ud800\n", "unicode_escape", "half of a surrogate pair"),
+        (b"a,b\n1,2\n", "punycode", r"the text \("),
+    ],
+)
+def test_text_that_is_not_in_the_chosen_encoding_is_an_error(content, encoding, what):
+    with pytest.raises(InvalidInputError, match=f"t.csv: {what}.* is not valid in .*choose another --encoding"):
+        read(content, encoding)

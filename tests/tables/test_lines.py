@@ -176,3 +176,37 @@ def test_the_reader_does_not_read_far_ahead():
     assert not done.is_set()  # 2 MB do not fit into the blocks that are read ahead
     n_lines += sum(len(batch.lines) for batch in batches)
     assert n_lines == 200
+
+
+def test_an_unexpected_error_of_a_source_is_raised_too():
+    class Broken:
+        can_be_read_again = False
+
+        def next_block(self, _wake_up):
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        list(Lines(Broken()).batches())
+
+
+def test_descriptors_above_1023_are_read(tmp_path):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2_048:
+        pytest.skip("the system allows fewer descriptors")
+    (tmp_path / "rows.csv").write_bytes(b"1\n2\n")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), hard))
+    opened = []
+    try:
+        while not opened or opened[-1] < 1_024:
+            opened.append(os.open(tmp_path / "rows.csv", os.O_RDONLY))
+        assert [line for batch in Lines(Pipe(opened[-1])).batches() for line in batch.lines] == [b"1", b"2"]
+        lines = Lines(FollowedFile(str(tmp_path / "rows.csv"), os.open(tmp_path / "rows.csv", os.O_RDONLY)))
+        batches = lines.batches()
+        assert next(batches).lines == [b"1", b"2"]
+        lines.stop()
+        assert list(batches) == []
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

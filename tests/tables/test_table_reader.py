@@ -237,6 +237,12 @@ def test_missing_files_and_wrong_options_raise(tmp_path):
         Table(written(tmp_path, "a\n1\n"), file_format="xls")
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**64, 2**100, 2**127])
+def test_integers_beyond_64_bits_beside_what_polars_refuses_are_numbers(tmp_path, number):
+    path = written(tmp_path, f'{{"a": NaN, "id": {number}}}\n{{"a": 2.5, "id": 5}}\n', "t.ndjson")
+    assert Table(path).read_all()["id"].to_list() == [float(number), 5.0]
+
+
 def test_ndjson_with_mixed_types_is_read_line_by_line(tmp_path):
     lines = ['{"a": 1, "b": {"c": 1}}', '{"a": true, "b": "x"}', '{"a": NaN}', f'{{"a": 1{"0" * 400}}}']
     read = Table(written(tmp_path, "\n".join(lines[:3]), "t.ndjson")).read_all()

@@ -40,7 +40,7 @@ from imondrian.engine.surprise import (
     threshold_and_surprise,
     write_surprises,
 )
-from imondrian.forest.inputs import as_count, number_or_nan
+from imondrian.forest.inputs import as_count, as_owned_array, number_or_nan
 from imondrian.forest.order_statistics import quantile_of_copies
 
 FIXED, KMEANS, SHARE, SURPRISE = "fixed", "kmeans", "share", "surprise"  # names of rules
@@ -298,6 +298,10 @@ class StreamingThreshold:
         """
         self.rule, self._cached = rule, (-1.0, 0.0)
         self.run_weight = FULL_WEIGHT if rule.name in (KMEANS, SHARE) else RUN_WEIGHT
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.histogram, self.clock = (as_owned_array(a, np.dtype(np.float64)) for a in (self.histogram, self.clock))
 
     def copy(self) -> "StreamingThreshold":
         """Return an independent copy."""

@@ -55,7 +55,10 @@ class Utf8Reader:
         while raw and not decoded:  # only a part of a character so far
             raw = self._read(n_bytes)
             decoded = self._decode(self._decoder, raw)
-        return decoded.encode()
+        try:
+            return decoded.encode()
+        except UnicodeEncodeError:  # some encodings can express half of a surrogate pair
+            raise self._not_valid("half of a surrogate pair") from None
 
     def _recognise(self, raw: bytes) -> bytes:
         """Set the encoding if these bytes determine it (ASCII does not), and return them.
@@ -80,10 +83,12 @@ class Utf8Reader:
         except UnicodeDecodeError as error:
             if not str(self._encoding).startswith(("utf-16", "utf-32")):  # these have zero bytes in text
                 check_not_binary(raw, self._name)
-            byte = error.object[error.start]
-            raise InvalidInputError(
-                f"{self._name}: the byte 0x{byte:02x} is not valid in {self._encoding}: choose another --encoding."
-            ) from None
+            raise self._not_valid(f"the byte 0x{error.object[error.start]:02x}") from None
+        except UnicodeError as error:  # of UTF-16 without a byte order mark, and of punycode
+            raise self._not_valid(f"the text ({error})") from None
+
+    def _not_valid(self, what: str) -> InvalidInputError:
+        return InvalidInputError(f"{self._name}: {what} is not valid in {self._encoding}: choose another --encoding.")
 
 
 def check_encoding(name: str) -> str:

@@ -1,13 +1,12 @@
 """A file followed like `tail -F`: it may grow, be truncated, or be replaced by another file of the same name."""
 
 import os
-import select
 import stat
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from imondrian.tables.lines import BLOCK_BYTES, CONTEXT_BYTES, Restart
+from imondrian.tables.lines import BLOCK_BYTES, CONTEXT_BYTES, Restart, readable
 
 _POLL_SECONDS = 0.2  # interval at which to check whether the file has grown
 
@@ -59,7 +58,7 @@ class FollowedFile:
             if self._successors:
                 self._switch_to_successor()
                 return Restart.REPLACED
-            if select.select([wake_up], [], [], _POLL_SECONDS)[0]:
+            if readable(wake_up, timeout=_POLL_SECONDS):
                 return None
 
     def _is_truncated(self) -> bool:

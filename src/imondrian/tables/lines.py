@@ -1,7 +1,7 @@
 """Lines of a stream, in batches, as soon as they arrive."""
 
 import os
-import select
+import selectors
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -63,8 +63,17 @@ class Pipe:
 
     def next_block(self, wake_up: int) -> bytes | None:
         """Wait for the next bytes."""
-        ready, _, _ = select.select([self._descriptor, wake_up], [], [])
+        ready = readable(self._descriptor, wake_up)
         return None if wake_up in ready else os.read(self._descriptor, BLOCK_BYTES) or None
+
+
+def readable(*descriptors: int, timeout: float | None = None) -> set[int]:
+    """Wait until at least one descriptor can be read, or until the timeout in seconds; return those that can be."""
+    # select refuses descriptors from 1,024 on, and epoll refuses files
+    with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        return {key.fd for key, _ in selector.select(timeout)}
 
 
 class Lines:
@@ -90,7 +99,7 @@ class Lines:
         self._position = position
         self._context = context
         self._reports_pauses = reports_pauses
-        self._blocks: SimpleQueue[bytes | Restart | OSError | None] = SimpleQueue()
+        self._blocks: SimpleQueue[bytes | Restart | Exception | None] = SimpleQueue()
         self._ahead = threading.Semaphore(_BLOCKS_AHEAD)
         self._is_stopped = threading.Event()
         self._wake_up, self._wake_up_writer = os.pipe()
@@ -105,7 +114,7 @@ class Lines:
         threading.Thread(target=self._read, daemon=True).start()
         pending: list[bytes] = []  # parts of a line without its end
         while (block := self._next_block()) is not None:
-            if isinstance(block, OSError):
+            if isinstance(block, Exception):
                 raise block
             if block == _PAUSE:
                 yield from self._pause()
@@ -129,7 +138,7 @@ class Lines:
         if not self._is_stopped.is_set():
             yield from self._unfinished_line(pending)
 
-    def _next_block(self) -> bytes | Restart | OSError | None:
+    def _next_block(self) -> bytes | Restart | Exception | None:
         """Wait for a block; return an empty one after half a second.
 
         The waits are short because a signal that arrives just before a wait does not interrupt it.
@@ -166,6 +175,6 @@ class Lines:
                 if block is None:
                     break
                 self._blocks.put(block)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 (raised again by `batches`, which would wait for ever otherwise)
             self._blocks.put(error)
         self._blocks.put(None)

@@ -275,7 +275,7 @@ def _as_column(name: str, values: list[Any]) -> pl.Series:
     """Return a column of booleans or of numbers if all values are, otherwise a column of text."""
     types = {type(value) for value in values if value is not None}
     if types in ({bool}, {int}):
-        with suppress(OverflowError):  # integers beyond 64 bits
+        with suppress(OverflowError, TypeError):  # integers beyond 64 bits
             return pl.Series(name, values, pl.Boolean if types == {bool} else pl.Int64)
     if types <= {int, float}:
         with suppress(OverflowError):
