@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from imondrian.base.categories import MISSING_CODE, category_code, category_codes, category_text, is_missing
+from imondrian.base.categories import (
+    MISSING_CODE,
+    category_code,
+    category_codes,
+    category_text,
+    distinct_key,
+    is_missing,
+)
 from imondrian.base.errors import InvalidInputError
 
 MISSING = [
@@ -130,3 +137,15 @@ def test_a_float_has_the_code_of_its_float64_value(dtype):
     expected = [category_code(float(value)) for value in values]
     for same in (values, list(values), values.tolist()):
         assert category_codes(same).tolist() == expected
+
+
+def test_integers_that_were_chosen_to_collide_have_different_hashes():
+    values = [k * (2**61 - 1) for k in range(1, 1_001)]
+    assert len(set(map(hash, values))) == 1
+    assert len({hash(distinct_key(value)) for value in values}) > 990
+    assert len(set(category_codes(values))) == 1_000
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), (1, 1.0), (2**64, f"{2**64:x}"), (2**64, -(2**64))])
+def test_keys_of_different_values_differ(one, other):
+    assert distinct_key(one) != distinct_key(other)

@@ -83,9 +83,19 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, (Real, np.datetime64, np.timedelta64)) and bool(value != value)  # noqa: PLR0124 (NaN)
 
 
+def distinct_key(value: Any) -> tuple[type, Any]:
+    """Return a key of dictionaries for a category: True and 1 have different ones.
+
+    Long integers become text: Python's hash of integers is not random, so that thousands of them could be chosen to
+    have the same hash, and a dictionary would take quadratic time.
+    """
+    is_long = type(value) is int and not -(2**63) <= value < 2**63
+    return (type(value), f"{value:x}" if is_long else value)
+
+
 def _known_code(value: Any, known: dict[tuple[type, Any], float]) -> float:
     """Return the code of a value; `known` has the codes of earlier values and gets new ones."""
-    key = (type(value), value)  # True == 1, but not as categories
+    key = distinct_key(value)
     try:
         code = known.get(key)
     except TypeError:  # not hashable, so not a category

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from imondrian.base.categories import MISSING_CODE, category_code, category_text
+from imondrian.base.categories import MISSING_CODE, category_code, category_text, distinct_key
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
@@ -252,7 +252,7 @@ class RowReader:
             return MISSING_CODE
         if type(value) not in _CATEGORIES:
             raise self._error(i, j, value, "text, a number or a boolean")
-        key = (type(value), value)  # True == 1, but not as categories
+        key = distinct_key(value)
         if key not in self._codes:
             self._check_category(i, j, value)
             self._codes[key] = category_code(value)
