@@ -16,6 +16,7 @@ from imondrian import IsolationMondrianForest, MondrianForest, StreamDetector
 from imondrian.base.errors import BusyError
 from imondrian.engine.nodes import FIELDS, with_capacity
 from imondrian.engine.threads import Threads
+from imondrian.forest.samplers import Window
 from imondrian.forest.samplers.sampler import Updates
 from imondrian.model_files import from_bytes, to_bytes
 from imondrian.models.fitted_model import threshold_of_held_points
@@ -719,3 +720,17 @@ def test_a_signal_handler_cannot_change_a_forest_that_is_being_read(kind):
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         ignore_alarms()
     assert errors
+
+
+def test_an_interrupted_block_that_no_tree_was_shown_changes_no_later_score(monkeypatch):
+    forest, other = (MondrianForest(5, window=50).extend(X[:37]) for _ in range(2))
+
+    def interrupt(*_args):
+        raise InterruptError
+
+    monkeypatch.setattr(Window, "_plan_steps", interrupt)
+    with pytest.raises(InterruptError):
+        other.score_and_extend(X[37:60], "size")
+    monkeypatch.undo()
+    scores = [each.extend(X[37:40]).score_and_extend(X[40:60], "size") for each in (forest, other)]
+    np.testing.assert_array_equal(*scores)

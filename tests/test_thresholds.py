@@ -300,3 +300,10 @@ def test_very_many_copies_are_not_listed():
     assert two_means(scores, copies) == pytest.approx(0.5)
     assert quantile(scores, 0.1, copies) == 0.6
     assert median_of_copies(scores, copies) == 0.4
+
+
+@pytest.mark.parametrize("scores", [0.5, [[0.5]], "x", None, [[0.5], [0.5, 0.6]]])
+@pytest.mark.parametrize("method", ["surprise", "observe"])
+def test_scores_must_be_a_list_of_numbers(method, scores):
+    with pytest.raises(InvalidInputError, match="scores must be a list of numbers, but is"):
+        getattr(StreamingThreshold(0.01), method)(scores)

@@ -319,6 +319,7 @@ class StreamingThreshold:
 
     def surprise(self, scores: Array) -> Array:
         """Return the surprise of each score, as if it came next; 0 before the first score."""
+        scores = _as_scores(scores)
         surprises = np.empty(len(scores))
         write_surprises(self.histogram, self.clock, scores, surprises)
         return surprises
@@ -346,6 +347,7 @@ class StreamingThreshold:
 
         NaN and values outside [0, 1] are not counted; their surprise is NaN.
         """
+        scores = _as_scores(scores)
         thresholds, surprises = np.empty(len(scores)), np.empty(len(scores))
         state = self.histogram, self.clock, scores, self.growth, self.run_weight
         if self.rule.name == KMEANS:
@@ -390,6 +392,17 @@ class StreamingThreshold:
         if self.rule.name == SHARE:
             return float(call_without_dispatch(quantile_threshold, self.histogram, self.rule.value))
         return float(call_without_dispatch(tail_threshold, self.histogram, self.clock, self.rule.probability))
+
+
+def _as_scores(scores: Any) -> Array:
+    """Return a list of scores as an array; raise InvalidInputError if it is something else."""
+    try:
+        array = np.ascontiguousarray(scores, np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(())
+    if array.ndim != 1 or np.ndim(scores) != 1:
+        raise InvalidInputError(f"scores must be a list of numbers, but is {scores!r:.200}.")
+    return array
 
 
 def check_histogram(histogram: Array, weight: float, since: float) -> None:

@@ -102,7 +102,7 @@ def as_number(value: Any, name: Any) -> float:
     if not isinstance(value, np.timedelta64) and isinstance(value, _NUMBERS):
         with suppress(OverflowError, ValueError):
             return float(value)
-    raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r}.")
+    raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r:.200}.")
 
 
 def number_or_nan(value: Any) -> float:
@@ -151,7 +151,7 @@ def as_weights(weights: Any, n_features: int | None) -> Array:
 def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
     """Check that a value is an integer in a range."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise InvalidInputError(f"{name} must be an integer, but is {value!r}.")
+        raise InvalidInputError(f"{name} must be an integer, but is {value!r:.200}.")
     if not smallest <= value <= largest:
         raise InvalidInputError(f"{name} must be between {smallest} and {largest}, but is {value}.")
     return int(value)
@@ -214,7 +214,7 @@ def _as_numbers(values: Any, name: str) -> Array:
     if array.dtype.kind == "O":
         for value in array.flat:
             if not isinstance(value, _NUMBERS):
-                raise InvalidInputError(f"{name} must be numbers, but one value is {value!r}.")
+                raise InvalidInputError(f"{name} must be numbers, but one value is {value!r:.200}.")
     elif array.dtype.kind not in "biuf":
         raise InvalidInputError(f"{name} must be numbers, but its type is {array.dtype}.")
     try:  # always the same layout: kernels would be compiled again for another one

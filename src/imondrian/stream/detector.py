@@ -519,7 +519,7 @@ class StreamDetector:
     @read_locked
     def surprise(self, scores: Array) -> Array:
         """Return the surprise of each score, as if it came next; see `Result.surprise`."""
-        return self._state.threshold.surprise(np.asarray(scores, np.float64))
+        return self._state.threshold.surprise(scores)
 
     @read_locked
     def explain(self, x: Any, time: Any = None) -> dict[Any, float]:

@@ -178,7 +178,6 @@ class Window:
         scoring = SCORES[kind]
         if scoring.uses_typical_sizes and not self.maintains_typical_sizes:
             write_typical_log_sizes(trees, scale.weights())
-            self.maintains_typical_sizes = True  # set last: if this is interrupted, it stays False
         count = self._count_ahead(X)
         steps, next_step, moments = self._plan_steps(trees, X, scale)
         parts, scores, number = np.empty((trees.heads.size, X.shape[0])), np.empty(X.shape[0]), self.number
@@ -190,6 +189,7 @@ class Window:
         def finish() -> None:
             count()
             self._write_to_ring(X, number)
+            self.maintains_typical_sizes |= scoring.uses_typical_sizes
             if steps.positions.size:
                 self.next_step = next_step
                 scale.restore(moments)
