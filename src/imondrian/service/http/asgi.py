@@ -1,4 +1,4 @@
-"""The ASGI application: all routes behind the guard. At shutdown, it saves all detectors."""
+"""The ASGI application: all routes behind the guard, and a fast path for posts. At shutdown, it saves all detectors."""
 
 import asyncio
 import re
