@@ -1,4 +1,4 @@
-"""The keys of a detector and their latest rows: in memory since the last snapshot, and before it in a table.
+"""The keys of a detector and their latest rows: those since the last snapshot in memory, earlier ones in a table.
 
 The table has one value per key, with a digest. After a restart, everything in memory is restored from the table and the
 journal.
