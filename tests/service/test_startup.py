@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from imondrian.service import startup
 from imondrian.service.client import Client
 from imondrian.service.detectors.registry import Registry
+from imondrian.service.http import startup
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.startup import StartingApp
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
