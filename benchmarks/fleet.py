@@ -71,7 +71,7 @@ def warm_fleet(n_keys: int, n_distinct: int, **settings: Any) -> Any:
     keys = np.arange(n_distinct)
     for _ in range(WINDOW // 8):
         fleet.process_many(np.tile(keys, 8), rng.normal(size=(n_distinct * 8, 1)))
-    table = fleet._table  # noqa: SLF001
+    table = fleet._state.table  # noqa: SLF001
     for key in range(n_distinct, n_keys):
         if key % 1_000 == 0 and available_bytes() < SPARE:
             print(f"only {key:,} keys fit in memory")
@@ -86,7 +86,7 @@ def block_rates(fleet: Any, n_keys: int, n_blocks: int, n_jobs: tuple[int, ...] 
     rng, rates = np.random.default_rng(1), {n: Rates([], []) for n in n_jobs}
     for _, (n, times) in product(range(n_blocks + 1), rates.items()):
         keys, rows = rng.integers(0, n_keys, BLOCK), rng.normal(size=(BLOCK, 1))
-        fleet._threads.n_jobs = n  # noqa: SLF001
+        fleet._state._threads.n_jobs = n  # noqa: SLF001
         elapsed, processor = time.perf_counter(), time.process_time()
         fleet.process_many(keys, rows)
         times.elapsed.append(BLOCK / (time.perf_counter() - elapsed))
@@ -103,7 +103,7 @@ def return_seconds(n_keys: int) -> list[float]:
         from imondrian import Fleet
 
         with Fleet.load(Path(folder, "fleet.db")) as fleet:
-            table, seconds = fleet._table, list[float]()  # noqa: SLF001
+            table, seconds = fleet._state.table, list[float]()  # noqa: SLF001
             for key in np.random.default_rng(2).permutation(n_keys).tolist():
                 start = time.process_time()
                 table.entries_of([key], fleet.seed_of)

@@ -12,7 +12,7 @@ import imondrian
 import imondrian.datasets
 import imondrian.plots
 from imondrian.cli.app import app
-from imondrian.service.http import queries
+from imondrian.service.http import metrics
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -85,10 +85,10 @@ def description_of_routes():
 
 def test_the_page_of_metrics_has_every_metric():
     text = (DOCS / "reference" / "metrics.md").read_text()
-    tables = (queries._METRICS, queries._SERIES_METRICS, queries._NOTIFICATION_METRICS)
+    tables = (metrics._METRICS, metrics._SERIES_METRICS, metrics._NOTIFICATION_METRICS)
     for name, (kind, meaning, _) in (item for table in tables for item in table.items()):
         assert f"| `imondrian_{name}` | {kind} | {meaning} |" in text
-    for name in re.findall(r"# TYPE (imondrian_\w+) ", Path(queries.__file__).read_text()):
+    for name in re.findall(r"# TYPE (imondrian_\w+) ", Path(metrics.__file__).read_text()):
         assert f"| `{name}` |" in text
 
 

@@ -169,7 +169,7 @@ def test_a_key_that_is_read_while_interrupted_leaves_no_trace_in_its_entry(tmp_p
         fleet.process_many(["other"] * 90, X[:90])
         fleet.save()
         fleet.close()
-        return Fleet.load(fleet._table.store.path)
+        return Fleet.load(fleet._state.table.store.path)
 
     reference = new_fleet(**SETTINGS)
     expected = reference.process_many(["new"] * 20, X[:20])
@@ -188,7 +188,7 @@ def test_an_interrupted_save_leaves_the_old_or_the_new_one(tmp_path):
         return fleet
 
     for fleet in interrupted(new, lambda fleet: fleet.save(), n_lines=40):
-        path = fleet._table.store.path
+        path = fleet._state.table.store.path
         reference = Expected().fleet(N_BEFORE)
         rows = slice(N_BEFORE, N_BEFORE + 60)
         assert_same(fleet.process_many(ROW_KEYS[rows], X[rows]), reference.process_many(ROW_KEYS[rows], X[rows]))

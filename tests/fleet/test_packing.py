@@ -38,7 +38,7 @@ def unpacked(fleet, **settings):
 
 def states(fleet):
     """Return everything that a fleet has learned, in the form of the store."""
-    return {key: key_states.to_bytes(fleet._table.state_of(key)) for key in fleet}
+    return {key: key_states.to_bytes(fleet._state.table.state_of(key)) for key in fleet}
 
 
 def with_digest(content):
@@ -214,7 +214,7 @@ def fleet():
 
 def packed(fleet, key):
     """Return the packed states of a key in both forms."""
-    state = fleet._table.state_of(key)
+    state = fleet._state.table.state_of(key)
     return packed_keys.pack(state), key_states.to_bytes(state)
 
 

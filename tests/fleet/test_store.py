@@ -82,7 +82,7 @@ def test_a_save_writes_only_the_keys_that_changed(tmp_path):
     written = []
     fleet = new_fleet(store=tmp_path / "fleet.db", max_bytes=100 * BYTES)
     fleet.process_many(range(50), X[:50])
-    store = fleet._table.store
+    store = fleet._state.table.store
     save = store.save
     store.save = lambda facts, states: save(facts, (written.append(key) or (key, state) for key, state in states))
     fleet.save()
@@ -120,7 +120,7 @@ PROGRAM = """
     fleet.process_many(keys[200:300], X[200:300])
     when = sys.argv[2]
     if when == "inside":
-        base = fleet._table.store._base
+        base = fleet._state.table.store._base
         base.set_progress_handler(lambda: os.kill(os.getpid(), signal.SIGKILL), int(sys.argv[3]))
         fleet.save()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -272,7 +272,7 @@ def test_a_full_disk_is_an_error_and_the_fleet_goes_on(tmp_path):
     free, path, keys = new_fleet(), tmp_path / "fleet.db", list(range(120))
     with new_fleet(store=path, max_bytes=40 * BYTES) as fleet:
         assert_same(fleet.process_many(keys[:40], X[:40]), free.process_many(keys[:40], X[:40]))
-        base = fleet._table.store._base
+        base = fleet._state.table.store._base
         for table in ("spill", "main"):
             base.execute(f"PRAGMA {table}.max_page_count = 1")  # at most the pages that are there
         for call in (lambda: fleet.process_many(keys[40:80], X[40:80]), fleet.save):
@@ -320,7 +320,7 @@ def test_any_error_of_the_store_leaves_the_rows_before_it(tmp_path, method, n_ca
             return getattr(self.base, name)
 
     with new_fleet(store=tmp_path / "fleet.db", max_bytes=2 * BYTES) as fleet:
-        store = fleet._table.store
+        store = fleet._state.table.store
         store._base = Failing(store._base)
         with pytest.raises(StoreError, match="disk I/O error") as caught:
             fleet.process_many(KEYS, X)

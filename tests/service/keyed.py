@@ -76,7 +76,10 @@ def rows_shown(registry, name="hosts"):
     """Return the latest rows of every key."""
     handle = registry.get(name)
     rows, id_ = handle.worker.keys.rows, handle.record.id
-    return {key: registry.writer.write(lambda store, key=key: rows.rows(store, id_, key)) for key in rows.summaries}
+    return {
+        key: registry.writer.write(lambda store, key=key: rows.rows(store.latest_rows, id_, key))
+        for key in rows.summaries
+    }
 
 
 def incidents_shown(registry, name="hosts"):

@@ -13,8 +13,8 @@ from pathlib import Path
 import uvicorn
 
 from imondrian.service.client import Client
+from imondrian.service.http.server import uvicorn_config
 from imondrian.service.limits import ConnectionLimits
-from imondrian.service.server import uvicorn_config
 
 SMALL = {"window": 128, "max_samples": 32, "n_trees": 10, "warm_up": 50, "threshold": 0.02}
 TRIES = 600  # one every tenth of a second

@@ -21,7 +21,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import BodyTooLongError, CapacityError
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.guard import Guard
-from imondrian.service.http.routes import backups, incidents, keys, lifecycle, points, status
+from imondrian.service.http.routes import backups, incidents, keys, lifecycle, page_files, points, status
 from imondrian.service.limits import MIB, PER_SCORED_ROW, Limits
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
@@ -243,6 +243,7 @@ def test_no_response_of_any_size_is_written_by_fastapi():
         keys.router,
         backups.router,
         status.router,
+        page_files.router,
     )
     endpoints = {route.endpoint for router in routers for route in router.routes}
     assert len(endpoints) == 24

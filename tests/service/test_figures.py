@@ -12,7 +12,7 @@ from imondrian.model_files import to_bytes
 from imondrian.service.changes.configuration import DEFAULTS, new_detector
 from imondrian.service.changes.journal import FORGET, MODEL
 from imondrian.service.detectors.registry import Registry
-from imondrian.service.http.queries import metrics_of
+from imondrian.service.http.metrics import metrics_of
 from imondrian.service.limits import Retention
 from imondrian.service.storage.store import FILE
 from tests.service.serving import Service

@@ -16,8 +16,8 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.detectors.state import new_state
 from imondrian.service.errors import StorageError
 from imondrian.service.http.asgi import create_app
-from imondrian.service.http.incident_queries import incidents_of
-from imondrian.service.http.queries import metrics_of
+from imondrian.service.http.metrics import metrics_of
+from imondrian.service.http.queries import incidents_of
 from imondrian.service.limits import Limits, Retention
 from imondrian.service.storage.event_table import N_EVENTS_KEPT, EventTable
 from imondrian.service.storage.incident_log import Announcement

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from imondrian.service import server
-from imondrian.service.server import RepeatFilter
+from imondrian.service.http import server
+from imondrian.service.http.server import RepeatFilter
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.service.delivery.receivers import _seconds_to_wait, receivers_of, signature
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.http.asgi import create_app
-from imondrian.service.http.queries import metrics_of
+from imondrian.service.http.metrics import metrics_of
 from imondrian.service.limits import Retention
 from imondrian.service.storage.event_table import EventTable
 from imondrian.service.storage.incident_log import Announcement

@@ -13,12 +13,12 @@ import time
 import pytest
 
 from imondrian.base.errors import InvalidInputError
-from imondrian.service import server
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import StorageError
+from imondrian.service.http import server
 from imondrian.service.http.guard import is_loopback
+from imondrian.service.http.server import _listen, fit_descriptor_limit, read_token
 from imondrian.service.limits import ConnectionLimits, Limits
-from imondrian.service.server import _listen, fit_descriptor_limit, read_token
 from tests.service.keyed import HOSTS
 from tests.service.serving import Service, free_port
 

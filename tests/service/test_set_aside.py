@@ -15,7 +15,7 @@ from imondrian.service.detectors.read_copy import ReadCopy
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import NotFoundError, NotRecoveredError, UnavailableError
 from imondrian.service.http.asgi import create_app
-from imondrian.service.http.queries import metrics_of
+from imondrian.service.http.metrics import metrics_of
 from imondrian.service.limits import Limits
 from imondrian.service.storage.sqlite import open_or_rescue
 from imondrian.service.storage.store import FILE, Store

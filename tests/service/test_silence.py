@@ -11,7 +11,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.service.changes.journal import SETTINGS
 from imondrian.service.changes.settings import Changes, checked_silence
 from imondrian.service.detectors.registry import Registry
-from imondrian.service.http.queries import metrics_of
+from imondrian.service.http.metrics import metrics_of
 from imondrian.service.limits import Retention
 from tests.service.serving import SMALL, wait_until
 from tests.service.test_incidents import change, events_of, shown

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from imondrian.service import startup
 from imondrian.service.client import Client
 from imondrian.service.detectors.registry import Registry
+from imondrian.service.http import startup
 from imondrian.service.http.asgi import create_app
-from imondrian.service.startup import StartingApp
+from imondrian.service.http.startup import StartingApp
 from tests.service.serving import SMALL, Service, ThreadServer, wait_until
 
 XY = {"features": ["x", "y"], **SMALL}

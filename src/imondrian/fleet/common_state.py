@@ -9,6 +9,7 @@ from imondrian.alarms.incidents import restored_incident
 from imondrian.base.errors import DamagedFileError
 from imondrian.base.json_limits import check_json_limits
 from imondrian.engine.nodes import MAX_COUNT
+from imondrian.fleet.key_store import CommonBytes, KeyStore
 from imondrian.fleet.keys import checked_key
 from imondrian.fleet.results import KeyIncident
 from imondrian.forest.inputs import as_count
@@ -34,8 +35,8 @@ class CommonState(NamedTuple):
     forest: bytes  # the common forest
 
 
-def encoded_header(state: CommonState) -> bytes:
-    """Return everything but the common forest as JSON."""
+def encoded(state: CommonState) -> CommonBytes:
+    """Return the state as a store holds it: the common forest, and everything else as JSON."""
     header = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -49,11 +50,17 @@ def encoded_header(state: CommonState) -> bytes:
     }
     text = json.dumps(header).encode()
     check_json_limits(text, _HEADER_TITLE)  # a header beyond these limits could not be read again
-    return text
+    return CommonBytes(text, state.forest)
 
 
-def decoded(header: bytes, forest: bytes, source: str) -> CommonState:
-    """Return the state from its encoded header and its common forest.
+def stored_in(store: KeyStore) -> CommonState | None:
+    """Return the state in an open store, with the checks of `decoded`; None if nothing was saved."""
+    saved = store.common_state()
+    return None if saved is None else decoded(saved, str(store.path))
+
+
+def decoded(saved: CommonBytes, source: str) -> CommonState:
+    """Return the state that `encoded` has encoded.
 
     The parameters, `borrow`, the names and the forest are not checked.
 
@@ -63,8 +70,8 @@ def decoded(header: bytes, forest: bytes, source: str) -> CommonState:
         If the header is damaged, or has another format or version. The message begins with `source`.
     """
     try:
-        check_json_limits(header, _HEADER_TITLE)
-        values = json.loads(header.decode())
+        check_json_limits(saved.header, _HEADER_TITLE)
+        values = json.loads(saved.header.decode())
         if values["format"] != _FORMAT:
             raise ValueError(f"its format must be {_FORMAT!r}, but is {values['format']!r:.50}.")  # noqa: TRY301
         if values["version"] != _VERSION:
@@ -80,7 +87,7 @@ def decoded(header: bytes, forest: bytes, source: str) -> CommonState:
             names=values["names"],
             incidents=[_decoded_incident(*pair) for pair in values["incidents"]],
             extra=extra,
-            forest=forest,
+            forest=saved.forest,
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedFileError(f"{source}: {str(error)[:300]}") from None
@@ -92,8 +99,8 @@ def _decoded_incident(key: Any, values: Any) -> KeyIncident:
 
 def to_bytes(state: CommonState) -> bytes:
     """Return the state as bytes: a digest of 16 bytes, then the rest."""
-    header = encoded_header(state)
-    content = b"".join([_HEAD.pack(_MAGIC, len(header)), header, state.forest])
+    header, forest = encoded(state)
+    content = b"".join([_HEAD.pack(_MAGIC, len(header)), header, forest])
     return blake2b(content, digest_size=_DIGEST_BYTES).digest() + content
 
 
@@ -109,4 +116,4 @@ def from_bytes(content: bytes, source: str) -> CommonState:
             raise ValueError("it is not the common state of a fleet.")  # noqa: TRY301
     except (ValueError, TypeError, struct.error) as error:
         raise DamagedFileError(f"{source}: {str(error)[:300]}") from None
-    return decoded(bytes(body[_HEAD.size : end]), bytes(body[end:]), source)
+    return decoded(CommonBytes(bytes(body[_HEAD.size : end]), bytes(body[end:])), source)

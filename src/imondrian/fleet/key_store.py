@@ -10,11 +10,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from imondrian.base.errors import DamagedFileError, InvalidInputError, StoreError
+from imondrian.base.errors import DamagedFileError, StoreError
 from imondrian.base.files import real_path, replacement
-from imondrian.fleet.common_state import CommonState, decoded, encoded_header
 from imondrian.fleet.keys import Key, decoded_key, encoded_key
 
 _APPLICATION_ID = 0x494D464C  # "IMFL"
@@ -47,6 +46,13 @@ def is_fleet_file(path: str | os.PathLike[str]) -> bool:
 def _identity(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_dev, status.st_ino
+
+
+class CommonBytes(NamedTuple):
+    """The state of a fleet besides its keys, as it is stored; `common_state.py` reads and writes it."""
+
+    header: bytes
+    forest: bytes  # the common forest
 
 
 class KeyStore:
@@ -139,17 +145,16 @@ class KeyStore:
         except OSError as error:
             raise StoreError(f"{self.path}: the store cannot be used: {error}.") from None
 
-    def common_state(self) -> CommonState | None:
+    def common_state(self) -> CommonBytes | None:
         """Return the saved state of the fleet besides its keys; None if nothing was saved."""
         with self._errors():
             values = dict(self._base.execute("SELECT name, value FROM facts").fetchall())
         if not values:
             return None
         try:
-            header, forest = _checked_bytes(values["header"]), _checked_bytes(values["common"])
+            return CommonBytes(_checked_bytes(values["header"]), _checked_bytes(values["common"]))
         except (TypeError, KeyError) as error:
             raise DamagedFileError(f"{self.path}: the state of the fleet is damaged: {str(error)[:300]}") from None
-        return decoded(header, forest, str(self.path))
 
     def keys(self) -> list[Key]:
         """Return all keys of the store."""
@@ -203,9 +208,9 @@ class KeyStore:
         """Forget a key; the next save deletes it from `saved`."""
         self._removed.add(encoded_key(key))
 
-    def save(self, common: CommonState, states: Iterable[tuple[Key, bytes]]) -> None:
+    def save(self, common: CommonBytes, states: Iterable[tuple[Key, bytes]]) -> None:
         """Save the fleet: the common state, these states of keys, and the spilled ones. Other keys have not changed."""
-        values = [("header", encoded_header(common)), ("common", common.forest)]
+        values = [("header", common.header), ("common", common.forest)]
         removed = [(key,) for key in self._removed]
         if self._has_spilled:
             with self._errors(), self._transaction():
@@ -250,20 +255,7 @@ def stored_bytes(n_bytes: int) -> int:
     return (n_bytes // (_PAGE_BYTES - 4) + 2) * _PAGE_BYTES
 
 
-def new_store(path: str | os.PathLike[str]) -> KeyStore:
-    """Create a store and open it; raise InvalidInputError if the file already contains a fleet."""
-    store = KeyStore(path)
-    try:
-        store.open()
-        if store.common_state() is not None:
-            raise InvalidInputError(f"The store {os.fspath(path)!r} already contains a fleet: use Fleet.load.")  # noqa: TRY301
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
-def save_copy(path: str | os.PathLike[str], common: CommonState, states: Iterable[tuple[Key, bytes]]) -> None:
+def save_copy(path: str | os.PathLike[str], common: CommonBytes, states: Iterable[tuple[Key, bytes]]) -> None:
     """Write a fleet to a new file, and rename it to `path` when it is complete.
 
     Raises

@@ -1,9 +1,9 @@
-"""The keys of a fleet: which are in memory and which in the store, and how they move between the two."""
+"""The keys of a fleet: which are in memory, which are in the store, and which have changed; how they move."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,15 +11,12 @@ from imondrian.alarms.incidents import IncidentRules, IncidentTracker
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.engine.jit import Array
 from imondrian.fleet import key_states, packed_keys
-from imondrian.fleet.change_log import ChangeLog
 from imondrian.fleet.key_states import KeyState
+from imondrian.fleet.key_store import KeyStore, stored_bytes
 from imondrian.fleet.keys import Key
 from imondrian.fleet.results import KeyChanges
 from imondrian.fleet.shards import Shards
 from imondrian.fleet.single_detectors import new_window
-
-if TYPE_CHECKING:
-    from imondrian.fleet.key_store import KeyStore
 
 _KEYS_AT_ONCE = 64  # keys read from the store at a time, because their states need memory in addition to the shards
 
@@ -62,7 +59,7 @@ class KeyTable:
         self.entries: OrderedDict[Key, int] = OrderedDict()
         self.trackers: dict[Key, IncidentTracker] = {}
         self.changed: set[Key] = set()
-        self._change_log = ChangeLog()
+        self._change_log = _ChangeLog()
         self._parameters = parameters
         self._departures = _Departures()
         self._started: list[Key] = []  # new keys, which `settle` removes unless `begin_block` is called first
@@ -132,6 +129,15 @@ class KeyTable:
         for key in reversed(dict.fromkeys(reversed(keys))):  # each key once, in the order of their last rows
             self.entries.move_to_end(key)
         return np.array([self.entries[key] for key in keys], np.int64)
+
+    def spill_bytes(self, keys: Iterable[Key], bytes_per_key: int) -> int:
+        """Return how much disk space the store needs, at most, to move these keys to memory; see `Fleet`."""
+        needed, n_in_memory = set(keys), len(self.entries)
+        n_missing = sum(key not in self.entries for key in needed)
+        if self.store is None or n_in_memory + n_missing <= self.max_keys:
+            return 0
+        n_leaving = len(needed) if len(needed) <= self.max_keys else n_in_memory + n_missing
+        return max(n_leaving * stored_bytes(bytes_per_key) - self.store.unused_bytes, 0)
 
     def mark_changed(self, keys: list[Key]) -> None:
         """Record that keys have changed, for the store and for `changes`."""
@@ -251,3 +257,47 @@ class KeyTable:
         entry = self.entries.pop(key, None)
         if entry is not None:
             self.shards.clear(entry)
+
+
+class _Log(NamedTuple):
+    """Changed keys, with True for removed ones.
+
+    Only `record` changes a dictionary in place. The other methods replace the log as a whole, so that an interruption
+    leaves the old or the new one.
+    """
+
+    reported: dict[Key, bool]  # in the last report, and not confirmed
+    latest: dict[Key, bool]  # after the last report
+
+
+class _ChangeLog:
+    """Records which keys have changed or were removed, after `start` has been called."""
+
+    def __init__(self) -> None:
+        self._log: _Log | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """True after `start` was called."""
+        return self._log is not None
+
+    def record(self, keys: Iterable[Key], *, is_removed: bool) -> None:
+        """Record that keys changed or were removed; recording a key twice has the same effect as once."""
+        if self._log is not None:
+            self._log.latest.update(dict.fromkeys(keys, is_removed))
+
+    def start(self, keys: Iterable[Key]) -> None:
+        """Start to record changes; these keys count as changed."""
+        self._log = _Log({}, dict.fromkeys(keys, False))
+
+    def report(self) -> dict[Key, bool]:
+        """Return all changed keys that are not confirmed, with True for removed ones."""
+        if self._log is None:
+            return {}
+        self._log = _Log({**self._log.reported, **self._log.latest}, {})
+        return self._log.reported
+
+    def confirm(self) -> None:
+        """Remove the keys of the last report from the log, except those that have changed again."""
+        if self._log is not None:
+            self._log = self._log._replace(reported={})

@@ -11,7 +11,7 @@ def backup(console_options: ConsoleOptions, file: str, url: str, token_file: str
     """Write the copy to a file, and print its size and the number of detectors in it."""
     try:
         from imondrian.service.client import Client
-        from imondrian.service.server import read_token
+        from imondrian.service.http.server import read_token
     except ImportError as error:
         raise InvalidInputError(f'imondrian backup needs {error.name}: pip install "imondrian[serve]".') from error
     token = read_token(None if token_file is None else Path(token_file))

@@ -19,7 +19,7 @@ def serve(
 ) -> None:
     """Run the service until it is interrupted."""
     try:
-        from imondrian.service.server import serve as run
+        from imondrian.service.http.server import serve as run
     except ImportError as error:
         raise InvalidInputError(f'imondrian serve needs {error.name}: pip install "imondrian[serve]".') from error
     max_bytes = None if max_memory is None else parse_bytes(max_memory, "--max-memory")

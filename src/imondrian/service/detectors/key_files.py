@@ -1,21 +1,24 @@
 """The files of detectors with a key: one SQLite file each, beside the database, with the states of the keys.
 
-A file is the store of a `Fleet`. It is complete whenever it exists: it is created under another name and renamed.
+A file is the store of a `Fleet`. It is complete whenever it exists: it is created under another name and renamed. A
+backup of the service is a single file that contains these files.
 """
 
 import logging
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
+from imondrian.base.errors import DamagedFileError, ImondrianError
 from imondrian.fleet.fleet import Fleet
-from imondrian.service.errors import ConflictError
+from imondrian.service.errors import ConflictError, StorageError
 from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits
 from imondrian.service.storage.sqlite import make_private, make_private_file
-from imondrian.service.storage.store import FILE
+from imondrian.service.storage.store import FILE, AttachedFile, Store
 
 _LOG = logging.getLogger("imondrian.service")
 _NAME = re.compile(r"\.?keys-([0-9]+)\.db(\.part|\.[0-9a-f]{16})?(-spill|-journal)?")
@@ -175,3 +178,77 @@ class KeyFile:
         """Close the file; while it may be copied, use `KeyFiles.close`."""
         self.is_closed = True
         os.close(self._descriptor)
+
+
+# -- backups -----------------------------------------------------------------------------------------------------------
+
+
+def attached_key_files(files: KeyFiles, used: Mapping[int, KeyFile], others: Sequence[int]) -> list[AttachedFile]:
+    """Return the files in `used`, and the files of the detectors in `others` that have one."""
+    unused = [_UnusedFile(detector, files.path(detector)) for detector in others]
+    return [
+        *(_OpenedFile(detector, file) for detector, file in used.items()),
+        *(each for each in unused if each.path.is_file()),
+    ]
+
+
+def restore_key_files(store: Store, files: KeyFiles) -> dict[int, ImondrianError]:
+    """If the database is a restored backup, write the files in it to the folder, and delete them from the database.
+
+    If that is interrupted, the next start does it again. Files that are damaged, or for which the disk has no space,
+    stay in the database. Their errors are returned, by the id of the detector. Such a detector must not use its file in
+    the folder, which may have another state.
+    """
+    known = {id_ for id_, _ in store.detectors()}
+    detectors, failed = store.attached_files(), dict[int, ImondrianError]()
+    for detector in detectors:
+        try:
+            files.restore(detector, store.attached_chunks(detector))
+        except DamagedFileError as error:
+            if detector in known:
+                failed[detector] = error
+        except OSError as error:
+            failed[detector] = StorageError(
+                f"Its keys are in the restored backup, but could not be written to {files.path(detector)}:"
+                f" {error.strerror or error}."
+            )
+    if set(detectors) - set(failed):
+        try:
+            with store.transaction():
+                store.remove_attached_files_except(failed)
+        except StorageError as error:  # the next start would write the files again
+            return {detector: failed.get(detector, error) for detector in detectors}
+    return failed
+
+
+class _OpenedFile(NamedTuple):
+    """The open file of a detector."""
+
+    detector: int
+    file: KeyFile
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the file."""
+        return self.file.n_bytes
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the content of the file in pieces."""
+        return self.file.chunks()
+
+
+class _UnusedFile(NamedTuple):
+    """The file of a detector that could not be recovered; opened only for reading, since there may be hundreds."""
+
+    detector: int
+    path: Path
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the file."""
+        return self.path.stat().st_size
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the content of the file in pieces."""
+        with closing(KeyFile(self.path)) as file:
+            yield from file.chunks()

@@ -41,10 +41,8 @@ from imondrian.service.detectors.applied_state import AppliedState, Counts, Summ
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles
 from imondrian.service.limits import Retention
 from imondrian.service.storage.incident_log import PendingEvent, PendingEvents
-from imondrian.service.storage.key_incidents import StoredContent
-from imondrian.service.storage.key_rows import KeyRows
-from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog
-from imondrian.service.storage.latest_rows import KeySummary
+from imondrian.service.storage.key_rows import KeyRows, KeySummary, RowPortion
+from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog, StoredContent
 from imondrian.service.storage.store import Store, StoredDetector
 
 _NUMBER, _COUNTS, _VERSIONS = "number", "counts", "versions"  # in the extra values of the fleet
@@ -211,7 +209,7 @@ class KeyedState(AppliedState):
     def save_snapshot(self, write: Write) -> None:
         """Save what has changed since the last snapshot."""
         for portion in self.rows.portions():
-            write(partial(portion.write, self.id))
+            write(partial(self._add_rows, portion))
         self._save_incidents(write)
         replies, oldest = self.replies.since(self.snapshot_number), self.replies.oldest
         write(lambda store: store.add_replies(self.id, replies, oldest))
@@ -220,6 +218,9 @@ class KeyedState(AppliedState):
         write(lambda store: store.remove_entries(self.id, self.entry_number))
         self.rows.clear_saved()
         self.incidents.clear_saved()
+
+    def _add_rows(self, portion: RowPortion, store: Store) -> None:
+        portion.write(self.id, store.latest_rows)
 
     def _save_incidents(self, write: Write) -> None:
         for keys in self.incidents.changed_keys():

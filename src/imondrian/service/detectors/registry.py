@@ -27,8 +27,13 @@ from imondrian.service.delivery.event_feed import EventFeed
 from imondrian.service.delivery.notifier import Notifier, use_receivers
 from imondrian.service.delivery.receivers import Receiver
 from imondrian.service.detectors.applied_state import AppliedState
-from imondrian.service.detectors.backups import key_files, restore_key_files
-from imondrian.service.detectors.key_files import KeyFile, KeyFiles, check_number_of_keyed
+from imondrian.service.detectors.key_files import (
+    KeyFile,
+    KeyFiles,
+    attached_key_files,
+    check_number_of_keyed,
+    restore_key_files,
+)
 from imondrian.service.detectors.keyed_state import new_keyed_state
 from imondrian.service.detectors.recovery import Folder, recover, replay
 from imondrian.service.detectors.remover import Remover
@@ -58,6 +63,17 @@ class DetectorHandle(NamedTuple):
     def configuration(self) -> dict[str, Any]:
         """The configuration, with the settings that were changed."""
         return {**self.record.configuration, **self.worker.settings}
+
+    @property
+    def n_open_incidents(self) -> int:
+        """The number of incidents that are open."""
+        return self.worker.incidents.n_open + self.worker.is_silent
+
+    @property
+    def n_silences(self) -> int:
+        """The number of incidents of missing data."""
+        silences = self.worker.silences
+        return silences[-1].number + 1 if silences else 0
 
 
 class _SetAside(NamedTuple):
@@ -136,7 +152,7 @@ class Registry:
         journal.
         """
         with self._files.lock:
-            return self._store.backup(key_files(self._files, self._opened_files(), self._set_aside_ids()))
+            return self._store.backup(attached_key_files(self._files, self._opened_files(), self._set_aside_ids()))
 
     def _opened_files(self) -> dict[int, KeyFile]:
         """Return the files of detectors with a key that are in use; the file of a deleted detector may be closed."""

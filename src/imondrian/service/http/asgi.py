@@ -1,22 +1,33 @@
-"""The ASGI application: all routes behind the guard. At shutdown, it saves all detectors."""
+"""The ASGI application: all routes behind the guard, and a fast path for posts. At shutdown, it saves all detectors."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
-from starlette.types import ASGIApp
+from fastapi import FastAPI, Request
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import imondrian
+from imondrian.base.errors import ImondrianError
 from imondrian.service.capacity import ConcurrencyLimit, ConcurrencyLimitPerObject, MemoryBudget
+from imondrian.service.changes.configuration import NAME
 from imondrian.service.detectors.registry import Registry
-from imondrian.service.errors import EXCEPTION_HANDLERS
-from imondrian.service.http.fast_path import FastPath
+from imondrian.service.errors import (
+    EXCEPTION_HANDLERS,
+    disconnected_response,
+    error_response,
+    internal_error_response,
+    out_of_memory_response,
+)
 from imondrian.service.http.futures import FutureBridge
 from imondrian.service.http.guard import Guard
 from imondrian.service.http.listeners import Listeners
-from imondrian.service.http.routes import backups, incidents, keys, lifecycle, points, status
+from imondrian.service.http.routes import backups, incidents, keys, lifecycle, page_files, points, status
+
+_POINTS_PATH = re.compile(f"/detectors/({NAME})/points")
 
 
 def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
@@ -37,7 +48,7 @@ def create_app(registry: Registry, token: str | None = None) -> ASGIApp:
     api.state.create_limit = ConcurrencyLimit(1, limits.waiting_for_slot)  # waiting requests occupy no thread
     api.state.backup_limit = ConcurrencyLimit(1, limits.waiting_for_slot)
     api.state.read_limit = ConcurrencyLimitPerObject(1, limits.waiting_for_slot)  # one read per shared copy
-    return Guard(FastPath(api), token, limits, api.state.memory)
+    return Guard(_FastPath(api), token, limits, api.state.memory)
 
 
 def create_api(registry: Registry) -> FastAPI:
@@ -72,8 +83,41 @@ def create_api(registry: Registry) -> FastAPI:
         lifecycle.model_router,
         backups.router,
         status.router,
+        page_files.router,
     ):
         api.include_router(router)
     for error_type, handler in EXCEPTION_HANDLERS.items():
         api.add_exception_handler(error_type, handler)
     return api
+
+
+class _FastPath:
+    """A shortcut to the route that is called thousands of times a second: POST /detectors/{name}/points.
+
+    The route is declared in `routes.points` like all others, and is part of the OpenAPI description. But routing,
+    dependencies and validation take longer than the work itself, so the function of the route is called directly here.
+    All other requests are passed to the API.
+    """
+
+    def __init__(self, api: FastAPI) -> None:
+        self._api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        match = _POINTS_PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if match is None:
+            await self._api(scope, receive, send)
+            return
+        scope["app"] = self._api
+        request = Request(scope, receive)
+        try:
+            response = await points.learn(request, match[1])
+        except ImondrianError as error:
+            response = await error_response(request, error)
+        except ClientDisconnect as error:
+            response = await disconnected_response(request, error)
+        except MemoryError as error:
+            response = await out_of_memory_response(request, error)
+        except Exception as error:  # noqa: BLE001 (catches everything, like the API's handler for Exception)
+            response = await internal_error_response(request, error)
+        await response(scope, receive, send)

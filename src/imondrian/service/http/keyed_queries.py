@@ -12,10 +12,9 @@ from imondrian.service.changes.keyed_rows import KeyedRows, LearnedRow
 from imondrian.service.detectors.registry import DetectorHandle, Registry
 from imondrian.service.errors import NotFoundError
 from imondrian.service.http import schemas
-from imondrian.service.http.queries import number_or_none
 from imondrian.service.http.reasons import PointExplainer
 from imondrian.service.limits import MIB, Limits
-from imondrian.service.storage.latest_rows import KeySummary
+from imondrian.service.storage.key_rows import KeySummary
 from imondrian.stream.detector import StreamDetector
 
 Order = Literal["surprise", "name", "time"]
@@ -94,7 +93,7 @@ def keyed_history_of(registry: Registry, handle: DetectorHandle, key: str, after
         surprise=[row.surprise for row in rows],
         threshold=[row.threshold for row in rows],
         is_anomaly=[row.is_anomaly for row in rows],
-        incident=[number_or_none(row.incident) for row in rows],
+        incident=[schemas.known_incident(row.incident) for row in rows],
         expected_low=None,
         expected_high=None,
         key=key,
@@ -129,7 +128,7 @@ def explanation_of_keyed_row(handle: DetectorHandle, found: FoundRow) -> schemas
         surprise=row.surprise,
         threshold=row.threshold,
         is_anomaly=row.is_anomaly,
-        incident=number_or_none(row.incident),
+        incident=schemas.known_incident(row.incident),
         explanation=explainer.learned_point(np.array([_values(row)]), [_values(row)], row.score),
         key=row.key,
         is_borrowed=row.is_borrowed,
@@ -231,7 +230,7 @@ def _latest_rows(registry: Registry, handle: DetectorHandle, key: str) -> list[L
     rows = handle.worker.keys.rows
     if key not in rows.summaries:
         raise NotFoundError(f"There is no key {key!r:.200}.")
-    found: list[LearnedRow] = registry.writer.read(lambda store: rows.rows(store, handle.record.id, key))
+    found: list[LearnedRow] = registry.writer.read(lambda store: rows.rows(store.latest_rows, handle.record.id, key))
     return found
 
 

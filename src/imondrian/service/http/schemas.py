@@ -1,9 +1,11 @@
 """Schemas of requests and responses, from which FastAPI generates the OpenAPI documentation."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
+from imondrian.alarms.incidents import NO_INCIDENT
 from imondrian.base.defaults import (
     GAP,
     KEYED_MAX_SAMPLES,
@@ -525,3 +527,13 @@ class Health(BaseModel):
 
     status: Literal["starting", "ok", "failing"]
     problems: list[str]
+
+
+def known_number(value: float) -> float | None:
+    """Return a number, or None if it is NaN, that is, not known, like the surprise of rows of earlier versions."""
+    return None if math.isnan(value) else value
+
+
+def known_incident(number: int) -> int | None:
+    """Return the number of an incident, or None for NO_INCIDENT."""
+    return None if number == NO_INCIDENT else number

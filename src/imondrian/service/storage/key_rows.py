@@ -1,19 +1,42 @@
-"""The keys of a detector in memory: the latest figures of each key, and its rows since the last snapshot.
+"""The keys of a detector and their latest rows: those since the last snapshot in memory, earlier ones in a table.
 
-Earlier rows are in the table of `latest_rows.py`. After a restart, all of it is restored from that table and the
+The table has one value per key, with a digest. After a restart, everything in memory is restored from the table and the
 journal.
 """
 
+import json
+import sqlite3
+import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from imondrian.service.changes.journal import digest_of
 from imondrian.service.changes.keyed_rows import LearnedRow
-from imondrian.service.storage.latest_rows import N_ROWS_KEPT, KeySummary, merged
-from imondrian.service.storage.store import Store
+from imondrian.service.changes.row_labels import joined_pair, split_pair
 
 KEYS_PER_TRANSACTION = 500  # a few megabytes at most, so that other detectors do not wait long for the writer
+N_ROWS_KEPT = 64  # of each key
+_HEAD = struct.Struct("<8d")
+_FIELDS = ("number", "time", "score", "threshold", "is_anomaly", "surprise", "incident", "is_borrowed")
+
+
+class KeySummary(NamedTuple):
+    """The latest figures of a key."""
+
+    n_rows: int
+    time: float  # of arrival of the latest row, in seconds since 1970
+    score: float
+    surprise: float
+    is_anomaly: bool
+
+    @classmethod
+    def of(cls, row: LearnedRow) -> "KeySummary":
+        """Return the figures of a key whose latest row is this one."""
+        return cls(row.number + 1, row.time, row.score, row.surprise, row.is_anomaly)
 
 
 class RowPortion(NamedTuple):
@@ -22,10 +45,10 @@ class RowPortion(NamedTuple):
     rows: list[tuple[str, list[LearnedRow]]]
     forgotten: list[str]
 
-    def write(self, detector: int, store: Store) -> None:
+    def write(self, detector: int, table: "LatestRowsTable") -> None:
         """Store the rows; a key that was forgotten and has come back keeps only its new rows."""
-        store.latest_rows.remove(detector, self.forgotten)
-        store.latest_rows.add(detector, self.rows)
+        table.remove(detector, self.forgotten)
+        table.add(detector, self.rows)
 
 
 class KeyRows:
@@ -69,11 +92,11 @@ class KeyRows:
         self._recent.pop(key, None)
         self.summaries.pop(key, None)
 
-    def rows(self, store: Store, detector: int, key: str) -> list[LearnedRow]:
+    def rows(self, table: "LatestRowsTable", detector: int, key: str) -> list[LearnedRow]:
         """Return the latest rows of a key, oldest first; to be called in the thread of the writer."""
         recent = list(self._recent.get(key, deque[LearnedRow]()).copy())
         is_forgotten = key in self._forgotten
-        return merged([] if is_forgotten else store.latest_rows.rows(detector, key, self._n_features), recent)
+        return _merged([] if is_forgotten else table.rows(detector, key, self._n_features), recent)
 
     def portions(self) -> Iterable[RowPortion]:
         """Yield what has changed since the last snapshot, in portions for one transaction each."""
@@ -85,3 +108,88 @@ class KeyRows:
     def clear_saved(self) -> None:
         """Drop the rows that `portions` has yielded, once they are stored."""
         self._recent, self._forgotten = {}, set()
+
+
+class LatestRowsTable:
+    """The table with the latest rows of each key, as of the last snapshot; changed only inside a transaction."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def summaries(self, detector: int) -> Iterator[tuple[str, KeySummary]]:
+        """Yield the latest figures of each key, without reading its rows; damaged figures are left out."""
+        sql = "SELECT key, n_rows, time, score, surprise, is_anomaly FROM latest_rows WHERE detector = ?"
+        for key, *values in self._database.execute(sql, (detector,)).fetchall():
+            if isinstance(key, str) and tuple(map(type, values)) == (int, float, float, float, int):
+                n_rows, time, score, surprise, is_anomaly = values
+                yield key, KeySummary(n_rows, time, score, surprise, bool(is_anomaly))
+
+    def rows(self, detector: int, key: str, n_values: int) -> list[LearnedRow]:
+        """Return the latest rows of a key, with `n_values` values each; no rows if they are missing or damaged."""
+        content = self._content(detector, key)
+        return _rows_from(key, content, n_values) if content else []
+
+    def add(self, detector: int, rows: Iterable[tuple[str, list[LearnedRow]]]) -> None:
+        """Add the next rows of keys, at least one row for each; only the latest `N_ROWS_KEPT` of a key are kept."""
+        for key, later in rows:
+            earlier = self._content(detector, key) if len(later) < N_ROWS_KEPT else b""
+            content = _joined(earlier, later)
+            values = (detector, key, *KeySummary.of(later[-1]), content, digest_of(detector, key, content))
+            self._database.execute("INSERT OR REPLACE INTO latest_rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def _content(self, detector: int, key: str) -> bytes:
+        """Return the stored rows of a key as bytes; no bytes if they are missing or damaged."""
+        sql = "SELECT content, digest FROM latest_rows WHERE detector = ? AND key = ?"
+        content, digest = self._database.execute(sql, (detector, key)).fetchone() or (b"", b"")
+        is_valid = isinstance(content, bytes) and digest == digest_of(detector, key, content)
+        return content if is_valid else b""
+
+    def remove(self, detector: int, keys: Iterable[str]) -> None:
+        """Delete the rows of keys."""
+        sql = "DELETE FROM latest_rows WHERE detector = ? AND key = ?"
+        self._database.executemany(sql, [(detector, key) for key in keys])
+
+
+def _merged(earlier: list[LearnedRow], later: list[LearnedRow]) -> list[LearnedRow]:
+    """Return the latest rows of a key from two lists; a row that is in both is taken from the second one."""
+    first = later[0].number if later else None
+    return [*(row for row in earlier if first is None or row.number < first), *later][-N_ROWS_KEPT:]
+
+
+def _joined(content: bytes, later: list[LearnedRow]) -> bytes:
+    """Return stored rows and later ones as bytes, like `_merged`, without decoding the stored ones."""
+    lines = b"".join(map(_line, later))
+    earlier, own_times = _split(content) if content else (b"", [])
+    width, n_kept = len(lines) // len(later), max(N_ROWS_KEPT - len(later), 0)
+    numbers = np.frombuffer(earlier, "<f8")[:: width // 8]
+    end = int(np.count_nonzero(numbers < later[0].number))
+    first = max(end - n_kept, 0)
+    times = [*own_times[first:end], *(row.own_time for row in later)][-N_ROWS_KEPT:]
+    encoded = json.dumps(times, ensure_ascii=False).encode() if any(time is not None for time in times) else b""
+    return joined_pair(earlier[first * width : end * width] + lines[-N_ROWS_KEPT * width :], encoded)
+
+
+def _line(row: LearnedRow) -> bytes:
+    return _HEAD.pack(*(getattr(row, name) for name in _FIELDS)) + row.point
+
+
+def _split(content: bytes) -> tuple[bytes, list[str | None]]:
+    """Return the rows as bytes, and the times that they carried, or None for each if no row carried a time."""
+    lines, encoded = split_pair(content)
+    return lines, json.loads(encoded) if encoded else [None] * N_ROWS_KEPT
+
+
+def _rows_from(key: str, content: bytes, n_values: int) -> list[LearnedRow]:
+    lines, own_times = _split(content)
+    width = _HEAD.size + 8 * n_values
+    starts = range(0, len(lines), width)
+    return [_row_from(key, lines[start : start + width], time) for start, time in zip(starts, own_times, strict=False)]
+
+
+def _row_from(key: str, line: bytes, own_time: str | None) -> LearnedRow:
+    values: dict[str, Any] = dict(zip(_FIELDS, _HEAD.unpack_from(line), strict=True))
+    for name in ("number", "incident"):
+        values[name] = int(values[name])
+    for name in ("is_anomaly", "is_borrowed"):
+        values[name] = bool(values[name])
+    return LearnedRow(key=key, own_time=own_time, point=line[_HEAD.size :], **values)

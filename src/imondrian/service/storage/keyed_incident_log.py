@@ -1,10 +1,16 @@
 """What is shown of the incidents of a detector with a key: their ids, and the times of their rows.
 
 All of it follows from the journal, so a replay produces the same. A snapshot stores it in two places: a few values of
-the detector in the file of the fleet, and one value per key in the table of `key_incidents.py`.
+the detector in the file of the fleet, and one value per key in a table.
+
+A snapshot is complete when the file of the fleet is saved. Saving that file is not part of the transaction that writes
+the table, so a key may have two values: one of the last complete snapshot, and one of an interrupted snapshot. Each
+value has the number of the last journal entry that it includes; the number in the file of the fleet determines which
+value is used.
 """
 
 import json
+import sqlite3
 import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +20,7 @@ from typing import Any, NamedTuple
 from imondrian.alarms.incidents import Incident, restored_incident
 from imondrian.engine.nodes import MAX_COUNT
 from imondrian.fleet.results import KeyAlarms
-from imondrian.service.changes.journal import Entry
+from imondrian.service.changes.journal import Entry, digest_of
 from imondrian.service.changes.keyed_applier import KeyedEvent
 from imondrian.service.changes.keyed_rows import LearnedRow
 from imondrian.service.storage.incident_log import (
@@ -28,7 +34,6 @@ from imondrian.service.storage.incident_log import (
     incident_as_json,
     rows_of_incident,
 )
-from imondrian.service.storage.key_incidents import StoredContent
 from imondrian.service.storage.key_rows import KEYS_PER_TRANSACTION
 
 N_CLOSED = 256  # closed incidents that are shown, besides all open ones
@@ -47,6 +52,14 @@ class KeyedIncident(NamedTuple):
     def is_open(self) -> bool:
         """Whether the incident is open."""
         return self.incident.is_open and self.ended is None
+
+
+class StoredContent(NamedTuple):
+    """What is stored for a key."""
+
+    key: str
+    number: int  # of the last journal entry that it includes
+    content: bytes | None  # empty if there is nothing to store; None if it is damaged
 
 
 class KeyedIncidentLog:
@@ -263,6 +276,33 @@ class KeyedIncidentLog:
         self._open = {each.key: each for each in restored}
         self._alarms = {str(key): _restored_times(times) for key, times in state["alarms"]}
         self._changed.update(self._open, self._alarms)
+
+
+class KeyIncidentTable:
+    """The table with the open incident and the latest alarms of each key; changed only inside a transaction."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def contents(self, detector: int) -> Iterator[StoredContent]:
+        """Yield everything that is stored for the keys of a detector."""
+        sql = "SELECT key, number, content, digest FROM key_incidents WHERE detector = ?"
+        for key, number, content, digest in self._database.execute(sql, (detector,)):
+            if isinstance(key, str) and isinstance(number, int):
+                is_valid = isinstance(content, bytes) and digest == digest_of(detector, key, number, content)
+                yield StoredContent(key, number, content if is_valid else None)
+
+    def add(self, detector: int, number: int, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Store the contents of keys after the journal entry `number`, beside those of the last snapshot."""
+        rows = [
+            (detector, key, number, content, digest_of(detector, key, number, content)) for key, content in contents
+        ]
+        self._database.executemany("INSERT OR REPLACE INTO key_incidents VALUES (?, ?, ?, ?, ?)", rows)
+
+    def remove_others(self, detector: int, number: int, keys: Iterable[str]) -> None:
+        """Delete the contents of keys from all snapshots except the one after the journal entry `number`."""
+        sql = "DELETE FROM key_incidents WHERE detector = ? AND key = ? AND (number != ? OR content = x'')"
+        self._database.executemany(sql, [(detector, key, number) for key in keys])
 
 
 def _pending(entry: Entry, described: KeyedIncident, time: float, *, is_opening: bool) -> PendingEvent:

@@ -19,8 +19,8 @@ from imondrian.service.changes.journal import Entry, Versions, current_versions,
 from imondrian.service.changes.replies import Reply, SavedReply
 from imondrian.service.errors import StorageError
 from imondrian.service.storage.event_table import EventTable
-from imondrian.service.storage.key_incidents import KeyIncidentTable
-from imondrian.service.storage.latest_rows import LatestRowsTable
+from imondrian.service.storage.key_rows import LatestRowsTable
+from imondrian.service.storage.keyed_incident_log import KeyIncidentTable
 from imondrian.service.storage.removals import Removals
 from imondrian.service.storage.sqlite import free_pages, make_private_file, open_or_rescue
 

@@ -9,8 +9,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from imondrian.service.http import schemas
-from imondrian.service.http.incident_queries import incidents_of
 from imondrian.service.http.listeners import Listeners
+from imondrian.service.http.queries import incidents_of
 from imondrian.service.http.routes.common import Name, handle_of, large_response, problems, registry_of
 from imondrian.service.limits import Limits
 

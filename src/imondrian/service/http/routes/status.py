@@ -1,11 +1,9 @@
-"""Routes for health, metrics and the page."""
+"""Routes for the health of the service, and for metrics."""
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from imondrian.service.errors import NotFoundError
-from imondrian.service.http.assets import gzipped, page_assets
-from imondrian.service.http.queries import metrics_of
+from imondrian.service.http.metrics import metrics_of
 from imondrian.service.http.routes.common import problems, registry_of
 from imondrian.service.http.schemas import Health
 
@@ -31,33 +29,3 @@ router.head("/health", include_in_schema=False)(health)
 async def metrics(request: Request) -> Response:
     """Return metrics for Prometheus."""
     return Response(metrics_of(registry_of(request)), media_type="text/plain; version=0.0.4")
-
-
-@router.get("/", include_in_schema=False)
-async def page(request: Request) -> Response:
-    """Return the page."""
-    return await run_in_threadpool(_file, "index.html", request)
-
-
-@router.get("/docs", include_in_schema=False)
-async def docs(request: Request) -> Response:
-    """Return the page that lists all routes."""
-    return await run_in_threadpool(_file, "docs.html", request)
-
-
-@router.get("/static/{name}", include_in_schema=False)
-async def static(name: str, request: Request) -> Response:
-    """Return a file of the page."""
-    return await run_in_threadpool(_file, name, request)
-
-
-def _file(name: str, request: Request) -> Response:
-    if name not in page_assets():
-        raise NotFoundError(f"The page has no file {name[:100]!r}.")
-    content, media_type, etag = page_assets()[name]
-    headers = {"Cache-Control": "no-cache", "ETag": etag, "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == etag:
-        return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(gzipped(name), media_type=media_type, headers=headers | {"Content-Encoding": "gzip"})
-    return Response(content, media_type=media_type, headers=headers)

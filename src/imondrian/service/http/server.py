@@ -25,8 +25,8 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.http.asgi import create_app
 from imondrian.service.http.connections import Connections
 from imondrian.service.http.guard import is_loopback
+from imondrian.service.http.startup import StartingApp, compile_kernels
 from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, ConnectionLimits, Limits
-from imondrian.service.startup import StartingApp, compile_kernels
 from imondrian.service.storage.sqlite import is_open_to_others, mode_of
 
 if sys.platform != "win32":  # Windows has no limit on file descriptors
