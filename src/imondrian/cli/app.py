@@ -23,7 +23,7 @@ from imondrian.cli.options import (
     integer_option,
     jobs_option,
 )
-from imondrian.cli.signals import Interrupted, raise_on_signals
+from imondrian.cli.signals import Interrupted, raise_if_interrupted, raise_on_signals
 
 _ANOMALIES_FOUND, _BAD_INPUT, _INTERNAL_ERROR = 1, 2, 70  # exit codes
 _DEBUG = "IMONDRIAN_DEBUG"
@@ -74,9 +74,12 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
         except BrokenPipeError:
             discard_output(sys.stdout)
+            return None
+        raise_if_interrupted()
+        return result
 
 
 @click.group(

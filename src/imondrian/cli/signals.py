@@ -1,7 +1,10 @@
 """Turn signals that end a command into exceptions, so that temporary files are removed before it exits."""
 
 import signal
-from typing import NoReturn
+import time
+
+_SAME_EVENT = 1.0  # seconds; a hangup, for example, arrives twice
+_arrivals: list[tuple[float, int]] = []  # when the first signal arrived, and its number
 
 
 class Interrupted(BaseException):
@@ -24,8 +27,19 @@ def ending_signals() -> list[signal.Signals]:
     return [signal.SIGINT, signal.SIGTERM, *([] if is_hangup_ignored else [signal.SIGHUP])]
 
 
-def _interrupt(number: int, _frame: object) -> NoReturn:
-    """Raise the exception; ignore further signals during cleanup (a hangup, for example, arrives twice)."""
-    for other in ending_signals():
-        signal.signal(other, signal.SIG_IGN)
-    raise Interrupted(number)
+def raise_if_interrupted() -> None:
+    """Raise `Interrupted` if a signal has arrived.
+
+    Python drops exceptions in callbacks of weak references and in `__del__`. If a signal arrives there, which happens
+    mostly while modules are imported, the first exception is lost.
+    """
+    if _arrivals:
+        raise Interrupted(_arrivals[0][1])
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    """Raise the exception, except for a signal that arrives together with another one."""
+    is_same = bool(_arrivals) and time.monotonic() - _arrivals[0][0] < _SAME_EVENT
+    if not is_same:
+        _arrivals[:] = [(time.monotonic(), number)]
+        raise Interrupted(number)

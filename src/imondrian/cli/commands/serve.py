@@ -5,7 +5,7 @@ from pathlib import Path
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.option_checks import parse_bytes
-from imondrian.cli.signals import ending_signals
+from imondrian.cli.signals import ending_signals, raise_if_interrupted
 
 
 def serve(
@@ -22,6 +22,7 @@ def serve(
         from imondrian.service.http.server import serve as run
     except ImportError as error:
         raise InvalidInputError(f'imondrian serve needs {error.name}: pip install "imondrian[serve]".') from error
+    raise_if_interrupted()
     max_bytes = None if max_memory is None else parse_bytes(max_memory, "--max-memory")
     if signal.SIGHUP in ending_signals():
         signal.signal(signal.SIGHUP, _stop_like_sigterm)

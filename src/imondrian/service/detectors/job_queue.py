@@ -1,7 +1,7 @@
 """The jobs of a worker that have not been applied yet, and the limits on them."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.service.changes.journal import Entry
 from imondrian.service.changes.replies import Reply
 from imondrian.service.errors import QueueFullError
-from imondrian.service.limits import Limits
+from imondrian.service.limits import KEY_BYTES, Limits
 
 NO_KEYS = frozenset[str]()
 
@@ -64,23 +64,39 @@ class QueueSize:
 
 
 class QueuedKeys:
-    """The keys of jobs that have not been applied, and the limit on the number of keys of a detector."""
+    """The keys of jobs that have not been applied, and the limits on the number of keys of a detector.
 
-    def __init__(self, limits: Limits) -> None:
-        self._limit, self._lock = limits.keys, threading.Lock()
+    Parameters
+    ----------
+    limits : Limits
+        The largest number of keys of a detector, and the memory of all detectors, for error messages.
+    bytes_left : callable
+        Returns how much memory all detectors together may still use.
+    """
+
+    def __init__(self, limits: Limits, bytes_left: Callable[[], int]) -> None:
+        self._limits, self._bytes_left, self._lock = limits, bytes_left, threading.Lock()
         self._keys: dict[Future[Reply], frozenset[str]] = {}
         self._n_queued = 0  # a key of several jobs counts several times
 
     def check(self, keys: frozenset[str], known: Mapping[str, Any]) -> None:
         """Raise InvalidInputError if a request has too many keys besides known ones and those of waiting jobs."""
-        if len(known) + self._n_queued + len(keys) <= self._limit:
+        if all(key in known for key in keys):
+            return
+        max_keys = min(self._limits.keys, len(known) + max(self._bytes_left(), 0) // KEY_BYTES)
+        if len(known) + self._n_queued + len(keys) <= max_keys:
             return
         waiting = self._waiting_keys(known)
         n_new, n_others = sum(key not in known for key in keys - waiting), len(known) + len(waiting)
-        if n_new and n_others + n_new > self._limit:
+        if n_new and n_others + n_new > max_keys:
+            reason = (
+                ""
+                if max_keys == self._limits.keys
+                else (f" in the {self._limits.total_bytes} bytes of all detectors (imondrian serve --max-memory)")
+            )
             raise InvalidInputError(
-                f"The detector has {n_others} keys, and the request has {n_new} others, but at most {self._limit} keys"
-                " are allowed."
+                f"The detector has {n_others} keys, and the request has {n_new} others, but at most {max_keys} keys"
+                f" are allowed{reason}."
             )
 
     def _waiting_keys(self, known: Mapping[str, Any]) -> set[str]:

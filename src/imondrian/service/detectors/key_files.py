@@ -39,11 +39,11 @@ class KeyFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self.lock = folder, threading.Lock()
+        self.folder, self.lock = folder, threading.Lock()
 
     def path(self, detector: int) -> Path:
         """Return the path of the file of a detector."""
-        return self._folder / f"keys-{detector}.db"
+        return self.folder / f"keys-{detector}.db"
 
     def create(self, detector: int, fleet: Fleet) -> None:
         """Create the file of a detector from a fleet without a store, which has no keys yet."""
@@ -107,7 +107,7 @@ class KeyFiles:
             A report on renamed files, if there are any.
         """
         known, n_renamed = set(detectors), 0
-        for path in [*self._folder.glob("keys-*"), *self._folder.glob(".keys-*")]:
+        for path in [*self.folder.glob("keys-*"), *self.folder.glob(".keys-*")]:
             match = _NAME.fullmatch(path.name)
             if match is None or (int(match[1]) in known and match[2] is None):
                 continue  # a journal of SQLite belongs to its file: it restores the state before an interrupted save
@@ -119,7 +119,7 @@ class KeyFiles:
         if not n_renamed:
             return []
         report = (
-            f"{n_renamed} files of keys belong to no detector in {self._folder / FILE}, which may have been lost or"
+            f"{n_renamed} files of keys belong to no detector in {self.folder / FILE}, which may have been lost or"
             " replaced: they were renamed to *.damaged (or *.damaged-2, ...)."
         )
         return [report]

@@ -1,6 +1,7 @@
 """All detectors of the service by name: create, find and remove them."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -354,6 +355,7 @@ class Registry:
             is_ours = isinstance(error, ImondrianError)
             _LOG.error("The detector %r could not be recovered.", name, exc_info=None if is_ours else error)
             reason = str(error) if is_ours else f"{type(error).__name__} {error}".strip()
+            reason = reason.replace(f"{self._files.folder}{os.sep}", "")  # clients need not know where the files are
             self._set_aside[name] = _SetAside(
                 id_,
                 "The detector could not be recovered when the service started, and is set aside with all its data until"
@@ -382,11 +384,16 @@ class Registry:
         self._ending_workers -= {worker for worker in self._ending_workers.copy() if worker.wait_for_end(0.0)}
         return [*(handle.worker for handle in self.all()), *self._ending_workers.copy()]
 
+    def _bytes_left(self) -> int:
+        """Return how much memory all detectors together may still use."""
+        return self.limits.total_bytes - sum(worker.summary.n_bytes for worker in self._running_workers())
+
     def _check_memory(self, n_bytes: int) -> None:
-        n_bytes += sum(worker.summary.n_bytes for worker in self._running_workers())
-        if n_bytes > self.limits.total_bytes:
+        n_bytes_left = self._bytes_left()
+        if n_bytes > n_bytes_left:
+            n_needed = self.limits.total_bytes - n_bytes_left + n_bytes
             raise ConflictError(
-                f"All detectors together would need {n_bytes} bytes, but at most {self.limits.total_bytes} are allowed"
+                f"All detectors together would need {n_needed} bytes, but at most {self.limits.total_bytes} are allowed"
                 " (imondrian serve --max-memory)."
             )
 
@@ -427,7 +434,9 @@ class Registry:
         self, record: StoredDetector, state: AppliedState, silences: tuple[Silence, ...] = ()
     ) -> DetectorHandle:
         """Start the worker of a detector."""
-        worker = DetectorWorker(record, state, self.writer, self.feed, silences, self.limits, self.retention)
+        worker = DetectorWorker(
+            record, state, self.writer, self.feed, silences, self.limits, self.retention, self._bytes_left
+        )
         row_format = KeyedFormat if is_keyed(record.configuration) else RowFormat
         return DetectorHandle(record, worker, row_format.of(record.configuration, self.limits, self.retention))
 

@@ -109,6 +109,9 @@ def size_in_model(content: bytes) -> DetectorSize:
             raise ValueError("it does not contain a StreamDetector.")
         parameters = restored_parameters(header["notes"][_MODEL_TYPE])
         n_features = as_count(parameters["n_features"], "n_features", 1, MAX_POINTS)
+        for name in ("preset", "missing"):
+            if not isinstance(parameters[name], str):
+                raise TypeError(f"{name} must be text, but is {parameters[name]!r:.100}.")
         as_count(parameters["shingle"], "shingle", 1, MAX_POINTS)
         as_count(len(parameters["categorical"]), "the number of categorical features", 0, n_features)
         size = DetectorSize.of(n_features, parameters)

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -66,6 +67,8 @@ class DetectorWorker:
         The limits of the queue.
     retention : Retention
         When snapshots are saved, and how old a copy for reads may be.
+    bytes_left : callable
+        Returns how much memory all detectors together may still use.
 
     Attributes
     ----------
@@ -90,6 +93,7 @@ class DetectorWorker:
         silences: tuple[Silence, ...],
         limits: Limits,
         retention: Retention,
+        bytes_left: Callable[[], int],
     ) -> None:
         self.id, self.name = record.id, record.name
         self.silences, self.settings = silences, state.applier.settings
@@ -107,7 +111,7 @@ class DetectorWorker:
         self._writer, self._limits, self._retention = writer, limits, retention
         self._waiting: list[Job] = []  # to be journalled
         self._ready: deque[JournalledJob] = deque()
-        self._queue, self._queued_keys = QueueSize(limits), QueuedKeys(limits)
+        self._queue, self._queued_keys = QueueSize(limits), QueuedKeys(limits, bytes_left)
         self._condition = threading.Condition()
         self._being_journalled: list[JournalledJob] = []  # used in the thread of the writer
         self._is_journalling = self._is_ending = False
@@ -207,7 +211,8 @@ class DetectorWorker:
         Raises
         ------
         InvalidInputError
-            If the detector would have too many keys, or keys would be moved between memory and disk too often.
+            If the detector would have too many keys, if there is no memory for its new keys, or if keys would be moved
+            between memory and disk too often.
         QueueFullError
             If the queue is full.
         StorageError
@@ -556,6 +561,8 @@ class DetectorWorker:
     def _save_snapshot(self) -> None:
         """Save a snapshot; if that fails, the journal grows until the next attempt."""
         self._store_announcements()
+        if self._is_removed:
+            return
         try:
             if self._state.pending.latest:
                 raise StorageError(self._problems["events"])  # noqa: TRY301 (a replay must produce them again)
