@@ -26,8 +26,8 @@ GIB = 2**30
 FAR = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
 TABLE = '<row r="1"><c r="A1"><v>1</v></c><c r="B1"><v>2</v></c></row><row r="2"><c r="A2"><v>3</v></c></row>'
 TOO_LARGE = (
-    r"book\.\w+: the sheet 's0' cannot be loaded: it is damaged, or needs more than 1 GiB of memory\. Delete the cells"
-    r" far from the table, or save the table as CSV\."
+    r"book\.\w+: the sheet 's0' cannot be loaded: it is damaged, or needs more than 1 GiB of memory or one hour\."
+    r" Delete the cells far from the table, or save the table as CSV\."
 )
 READ = (["1", "2"], [("3", None)])  # the columns and rows of `TABLE`
 
@@ -268,6 +268,13 @@ def test_modules_in_the_current_folder_are_not_imported(tmp_path, monkeypatch):
     assert Table("-book.xlsx").read_all().rows() == READ[1]
 
 
+def test_a_reader_that_takes_too_long_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(workbooks, "_MAX_SECONDS", 1)
+    (tmp_path / "fastexcel.py").write_text("import time\ntime.sleep(100)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert "the workbook cannot be loaded" in refused(tmp_path, book(TABLE))
+
+
 MEASURE = """
 import resource, sys
 from imondrian.base.errors import InvalidInputError
@@ -321,9 +328,12 @@ def test_a_signal_leaves_no_process_and_no_file(tmp_path, number):
     folder = tmp_path / "temporary"
     folder.mkdir()
     path = tmp_path / "book.xlsx"
-    path.write_bytes(book(TABLE + '<row r="1048576"><c r="AZ1048576"><v>1</v></c></row>'))  # takes some seconds
+    path.write_bytes(book(TABLE))
+    (tmp_path / "fastexcel.py").write_text("import time\ntime.sleep(1000)")
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path[1:]])
     command = [sys.executable, "-m", "imondrian", "detect", path]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": str(folder)})
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
     wait_until(lambda: children(process.pid))
     (child,) = children(process.pid)
     process.send_signal(number)

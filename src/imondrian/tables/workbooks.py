@@ -24,6 +24,9 @@ from imondrian.tables.workbook_process import Request
 # Address space of the process that loads a workbook: 8 GiB, twice what 1,048,576 rows of 20 texts with 22 characters
 # need (3.4 GiB; numbers: 2.6 GiB; 0.4 GiB without a workbook; fastexcel 0.21).
 _MAX_BYTES = 2**33
+# The table above takes about a minute. Also, only a wait with a limit ends at Ctrl+C: polars handles SIGINT such that
+# the system restarts a read (SA_RESTART).
+_MAX_SECONDS = 3600
 
 
 class WorkbookSource(NamedTuple):
@@ -43,7 +46,8 @@ def read_sheet(source: WorkbookSource) -> pl.DataFrame:
     Raises
     ------
     InvalidInputError
-        If the file is not a workbook, has no such sheet, or needs too much memory, or if fastexcel is not installed.
+        If the file is not a workbook, has no such sheet, or takes too much memory or time; or if fastexcel is not
+        installed.
     """
     cells = _cells(source)[source.skip_lines or 0 :]
     if cells.is_empty():
@@ -76,26 +80,40 @@ def _cells(source: WorkbookSource) -> pl.DataFrame:
 
 def _run(source: WorkbookSource, file: IO[bytes]) -> list[str]:
     """Replace the workbook in a file by the cells of the sheet; return the names of all sheets."""
-    request = Request(source.sheet, _MAX_BYTES)
-    process = subprocess.run(  # noqa: S603 (our own script)
-        # -P: modules in the current folder are not imported
-        [sys.executable, "-P", workbook_process.__file__, json.dumps(request._asdict())],
-        stdin=file,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "POLARS_MAX_THREADS": "1"},
-        check=False,
-    )
-    replies = [json.loads(line) for line in process.stdout.splitlines()]
+    output, is_complete = _output(Request(source.sheet, _MAX_BYTES), file)
+    replies = [json.loads(line) for line in output.splitlines()]
     facts = {key: value for reply in replies for key, value in reply.items()}
     if "problem" in facts:
         raise InvalidInputError(f"{source.name} {facts['problem']}")
     sheets: list[str] = facts.get("sheets", [])
-    if process.returncode != 0:
-        sheet = source.sheet or next(iter(sheets), None)
-        loaded = "the workbook" if sheet is None else f"the sheet {sheet!r}"
-        raise InvalidInputError(
-            f"{source.name}: {loaded} cannot be loaded: it is damaged, or needs more than {_MAX_BYTES / 2**30:g} GiB of"
-            " memory. Delete the cells far from the table, or save the table as CSV."
-        )
+    if not is_complete:
+        raise _not_loaded(source, sheets)
     return sheets
+
+
+def _output(request: Request, file: IO[bytes]) -> tuple[bytes, bool]:
+    """Return what the process printed, and False if it crashed or exceeded a limit."""
+    try:
+        process = subprocess.run(  # noqa: S603 (our own script)
+            # -P: modules in the current folder are not imported
+            [sys.executable, "-P", workbook_process.__file__, json.dumps(request._asdict())],
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "POLARS_MAX_THREADS": "1"},
+            check=True,
+            timeout=_MAX_SECONDS,
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return error.stdout or b"", False
+    return process.stdout, True
+
+
+def _not_loaded(source: WorkbookSource, sheets: list[str]) -> InvalidInputError:
+    """Return the error for a process that crashed or exceeded a limit."""
+    sheet = source.sheet or next(iter(sheets), None)
+    loaded = "the workbook" if sheet is None else f"the sheet {sheet!r}"
+    return InvalidInputError(
+        f"{source.name}: {loaded} cannot be loaded: it is damaged, or needs more than {_MAX_BYTES / 2**30:g} GiB of"
+        " memory or one hour. Delete the cells far from the table, or save the table as CSV."
+    )
