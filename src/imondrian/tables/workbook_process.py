@@ -9,9 +9,9 @@ starts quickly and does not depend on how the package was found.
 import io
 import json
 import os
+import select
 import sys
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _WORKBOOK_MEMBERS = ("xl/", "[content_types].xml", "content.xml")  # how the names of some members begin, in lower case
 _VIEW_BYTES = 16  # of a cell, in addition to the text of its column
 _MAX_REPLY = 2**20  # characters
-_SECONDS_BETWEEN_CHECKS = 0.5
 
 
 class Request(NamedTuple):
@@ -40,7 +39,8 @@ class _UnreadableError(Exception):
 def main() -> None:
     """Replace the workbook in standard input by the cells of a sheet; print the sheets, or the problem."""
     request = Request(**json.loads(sys.argv[1]))
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    if hasattr(select, "poll"):  # not on Windows
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         with open(0, "r+b", closefd=False) as file:
             frame = _load(file.read(), request)
@@ -51,10 +51,11 @@ def main() -> None:
         _reply(problem=str(error))
 
 
-def _end_with_parent(parent: int) -> None:
-    """End this process soon after its parent, even if the parent was killed."""
-    while os.getppid() == parent:
-        time.sleep(_SECONDS_BETWEEN_CHECKS)
+def _end_with_parent() -> None:
+    """End this process when its parent ends, even if that is killed: then no process reads standard output."""
+    ended = select.poll()
+    ended.register(sys.stdout, 0)  # errors are always reported
+    ended.poll()
     os._exit(1)
 
 
