@@ -15,6 +15,7 @@ import pytest
 
 import imondrian
 from tests.cli.conftest import Shell
+from tests.tables.test_hostile_workbooks import FAR, TABLE, book
 from tests.tables.test_workbooks import workbook
 
 N_ROWS = 400
@@ -161,6 +162,14 @@ def test_a_workbook_is_read(folder):
     check_odd_row(summary)
     assert summary["notes"] == ["skipped 1 title line before the header"]
     assert "has no sheet 'x'; the sheets are 'Notes', 'Orders'" in folder.fails("detect", "orders.xlsx", "--sheet", "x")
+
+
+def test_a_workbook_with_a_far_cell_is_an_error_in_one_line(folder):
+    pytest.importorskip("fastexcel")
+    (folder.folder / "far.xlsx").write_bytes(book(TABLE + FAR))
+    problem = folder.fails("detect", "far.xlsx")
+    assert problem.startswith("imondrian: far.xlsx: the sheet 's0' cannot be loaded: it is damaged, or needs more than")
+    assert problem.count("\n") == 1
 
 
 def test_a_table_with_many_gaps_is_filled(folder):

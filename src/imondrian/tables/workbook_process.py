@@ -1,0 +1,144 @@
+"""The process that loads a workbook: a script, which may run out of memory or crash instead of its parent process.
+
+Its argument is a `Request` as JSON. Its standard input is a file that contains the workbook; the process replaces the
+content by the cells of a sheet, in the Arrow IPC format. It prints JSON objects, one per line: the names of the sheets
+once the workbook is open, and the problem if the sheet cannot be read. It imports nothing from imondrian, so that it
+starts quickly and does not depend on how the package was found.
+"""
+
+import io
+import json
+import os
+import select
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_WORKBOOK_MEMBERS = ("xl/", "[content_types].xml", "content.xml")  # how the names of some members begin, in lower case
+_VIEW_BYTES = 16  # of a cell, in addition to the text of its column
+_MAX_REPLY = 2**20  # characters
+
+
+class Request(NamedTuple):
+    """What to load."""
+
+    sheet: str | None  # None: the first one
+    max_bytes: int  # of the address space while the workbook is loaded; half of it for the cells
+
+
+class _UnreadableError(Exception):
+    """The file is not a workbook, is damaged, or has no such sheet."""
+
+
+def main() -> None:
+    """Replace the workbook in standard input by the cells of a sheet; print the sheets, or the problem."""
+    request = Request(**json.loads(sys.argv[1]))
+    if hasattr(select, "poll"):  # not on Windows
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        with open(0, "r+b", closefd=False) as file:
+            frame = _load(file.read(), request)
+            file.seek(0)
+            file.truncate()
+            frame.write_ipc(file)
+    except (_UnreadableError, OSError) as error:
+        _reply(problem=str(error))
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent ends, even if that is killed: then no process reads standard output."""
+    ended = select.poll()
+    ended.register(sys.stdout, 0)  # errors are always reported
+    ended.poll()
+    os._exit(1)
+
+
+def _load(content: bytes, request: Request) -> "pl.DataFrame":
+    """Return the rows of a sheet that are not blank."""
+    import fastexcel  # noqa: PLC0415 (the parent process imports this module, too)
+    import polars as pl  # noqa: PLC0415
+
+    with _limited_memory(request.max_bytes):
+        members = _member_names(content)
+        if members and not any(name.startswith(_WORKBOOK_MEMBERS) for name in members):
+            raise _UnreadableError("is a zip archive, not a table: extract it first.")
+        try:
+            workbook = fastexcel.read_excel(content)
+            sheet = _sheet_name(workbook.sheet_names, request.sheet)
+            frame = pl.DataFrame(workbook.load_sheet(sheet, header_row=None, dtypes="string").to_polars())
+        except fastexcel.FastExcelError as error:
+            raise _UnreadableError(_reason(error, members)) from None
+        frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
+    if frame.height * frame.width * _VIEW_BYTES + frame.estimated_size() > request.max_bytes // 2:
+        raise MemoryError
+    return frame
+
+
+@contextmanager
+def _limited_memory(max_bytes: int) -> Iterator[None]:
+    """Limit the address space, where the system can. Later, threads that write the cells reserve as much as they like.
+
+    Parameters
+    ----------
+    max_bytes : int
+        The limit, unless the process has a lower one.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import resource  # noqa: PLC0415 (not on Windows)
+
+    old = resource.getrlimit(resource.RLIMIT_AS)
+    limits = [limit for limit in (max_bytes, *old) if limit != resource.RLIM_INFINITY]
+    with suppress(ValueError, OSError):  # macOS refuses limits of the address space
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), old[1]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # an abort must not write gigabytes to the current folder
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, old)
+
+
+def _member_names(content: bytes) -> list[str]:
+    """Return the names of the members of a zip archive in lower case; none if it is damaged."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return [name.lower() for name in archive.namelist()]
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+        return []
+
+
+def _sheet_name(names: list[str], wanted: str | None) -> str:
+    _reply(sheets=names)
+    if wanted is not None and wanted not in names:
+        raise _UnreadableError(f"has no sheet {wanted!r}; the sheets are {', '.join(map(repr, names))}.")
+    return names[0] if wanted is None else wanted
+
+
+def _reason(error: Exception, members: list[str]) -> str:
+    """Return why a workbook cannot be read; the error about an OpenDocument file never says more than that."""
+    if "content.xml" in members:
+        return (
+            "cannot be read as an OpenDocument file: it is damaged, or has cells far from the table. Delete them, or"
+            " save the table as CSV."
+        )
+    first_line = str(error).partition("\n")[0].rstrip(".")
+    return f"cannot be read as an Excel file: {first_line}."
+
+
+def _reply(**facts: Any) -> None:
+    """Print a line for the parent process, whose memory must be bounded, too."""
+    text = json.dumps(facts)
+    if len(text) > _MAX_REPLY:
+        raise MemoryError
+    print(text, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
