@@ -62,6 +62,42 @@ files.Path.unlink = lambda path: (send({signal.SIGHUP:d}, {signal.SIGTERM:d}, {s
     assert run_and_interrupt(tmp_path, f"send({number})", again) == (128 + number, b"imondrian: interrupted\n", "old")
 
 
+LOST = """
+import gc, weakref
+
+class Referenced:
+    pass
+
+def send_in_callback(number):
+    referenced = Referenced()
+    reference = weakref.ref(referenced, lambda _: send(number))
+    del referenced  # the callback is called here, and Python drops the exception that the signal raises
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_whose_exception_is_dropped_by_python_ends_the_command(tmp_path, number):
+    code, errors, _ = run_and_interrupt(tmp_path, f"send_in_callback({number})", LOST)
+    assert code == 128 + number
+    assert errors.startswith(b"Exception ignored in")
+    assert errors.endswith(b"imondrian: interrupted\n")
+
+
+def test_a_signal_whose_exception_is_dropped_ends_a_service_that_starts(tmp_path):
+    serve = """
+from imondrian.cli.commands.serve import serve
+info.info = lambda path, console_options: serve(path, "127.0.0.1", 0, None)
+send_in_callback(signal.SIGTERM)
+"""
+    program = WRITING.format(inside="pass", before=LOST).replace("\nmain()", "\nraise_on_signals()" + serve + "main()")
+    program = program.replace("info.info = write_file\n", "from imondrian.cli.signals import raise_on_signals\n")
+    (tmp_path / "out.txt").write_text("a file, not a folder")
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=TIMEOUT, check=False
+    )
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+
+
 def test_a_signal_just_after_the_temporary_file_was_created_leaves_no_file(tmp_path):
     patch = f"""
 real_open = os.open

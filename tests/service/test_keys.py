@@ -12,6 +12,7 @@ import pytest
 from imondrian import StreamDetector
 from imondrian.base.errors import InvalidInputError
 from imondrian.fleet.fleet import Fleet
+from imondrian.service.changes.configuration import checked_configuration
 from imondrian.service.changes.journal import entry_of_points
 from imondrian.service.client import ServiceError
 from imondrian.service.detectors.key_files import KeyFile
@@ -19,7 +20,7 @@ from imondrian.service.detectors.keyed_state import KeyedState
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
 from imondrian.service.http.asgi import create_app
-from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, Limits, Retention
+from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, KEY_BYTES, Limits, Retention
 from imondrian.service.storage.store import FILE, Store
 from tests.service.keyed import (
     HOSTS,
@@ -646,6 +647,30 @@ def test_too_many_keys_are_refused(tmp_path):
     submitted(handle, ["d"]).result()
     assert list(handle.worker.keys.rows.summaries) == ["b", "c", "d"]
     registry.close()
+
+
+def test_new_keys_are_refused_if_all_detectors_have_used_the_memory(tmp_path):
+    total = keyed_memory(n_keys=3)
+    registry = Registry(tmp_path, Limits(total_bytes=total))
+    handle, _ = registry.create("hosts", HOSTS)
+    submitted(handle, ["a", "b"]).result()
+    message = f"has 2 keys, and the request has 2 others, but at most 3 keys are allowed in the {total} bytes of all"
+    with pytest.raises(InvalidInputError, match=message):
+        submitted(handle, ["a", "c", "d"])
+    submitted(handle, ["a", "c"]).result()
+    submitted(handle, ["a", "b", "c"]).result()
+    registry.close()
+    registry = Registry(tmp_path, Limits(total_bytes=total - KEY_BYTES))  # the known keys are kept
+    handle = registry.get("hosts")
+    submitted(handle, ["a", "b", "c"]).result()
+    with pytest.raises(InvalidInputError, match="has 3 keys, and the request has 1 others"):
+        submitted(handle, ["d"])
+    registry.close()
+
+
+def keyed_memory(n_keys):
+    """Return the memory of the detector HOSTS with n_keys keys."""
+    return checked_configuration(HOSTS, Limits())[1] + n_keys * KEY_BYTES
 
 
 def test_the_keys_of_waiting_requests_count(tmp_path):

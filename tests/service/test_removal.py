@@ -1,6 +1,7 @@
 """Removing a detector does not wait for its queue; requests waiting for one detector do not block others."""
 
 import contextlib
+import dataclasses
 import threading
 import time
 
@@ -14,6 +15,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotFoundError, RemovedError, StorageError, UnavailableError
 from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import Limits, Retention
+from imondrian.service.storage.incident_log import PendingEvents
 from tests.service.serving import SMALL, ThreadServer, wait_until
 from tests.service.test_incidents import bursts
 from tests.service.test_worker import learn, n_rows
@@ -71,6 +73,19 @@ def test_a_removed_detector_saves_no_snapshot(tmp_path, stream):
         registry.remove("a")
     assert handle.worker.wait_for_end(TIMEOUT)
     assert set(n_rows(registry).values()) == {0}
+    registry.close()
+
+
+def test_a_removed_detector_with_events_that_wait_saves_no_snapshot(tmp_path, caplog):
+    registry = Registry(tmp_path)
+    handle, _ = registry.create("a", {**XY, "threshold": 0.05, "gap": 10})
+    registry.remove("a")
+    assert handle.worker.wait_for_end(TIMEOUT)
+    worker = handle.worker
+    worker._state = dataclasses.replace(worker._state, pending=PendingEvents(0, (None,)))
+    worker._save_snapshot()
+    assert worker.problems == {}
+    assert not caplog.records
     registry.close()
 
 

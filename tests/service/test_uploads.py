@@ -139,6 +139,15 @@ def test_the_setting_of_a_file_that_is_not_a_count_is_named():
     assert "shingle must be between 1" in refusal_of(file.getvalue(), WIDE)
 
 
+@pytest.mark.parametrize(("name", "value"), [("preset", ["paper"]), ("missing", {"x": 1}), ("missing", None)])
+def test_a_setting_of_a_file_that_is_not_text_is_named(name, value):
+    detector = new_detector(WIDE)
+    notes, file = detector.notes(), io.BytesIO()
+    notes["parameters"] = {**notes["parameters"], name: value}
+    storage.write(detector.forest.snapshot(), file, {"StreamDetector": notes, "beside": {}})
+    assert f"{name} must be" in refusal_of(file.getvalue(), WIDE)
+
+
 @pytest.mark.parametrize("change", [{"window": 40_000}, {"max_samples": 5}, {"n_jobs": 64}])
 def test_a_forest_must_have_the_settings_of_its_detector(change):
     message = refusal_of(file_of(new_detector(WIDE), **change), WIDE)

@@ -15,6 +15,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ def _limited_memory(max_bytes: int) -> Iterator[None]:
     with suppress(ValueError, OSError):  # macOS refuses limits of the address space
         resource.setrlimit(resource.RLIMIT_AS, (min(limits), old[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # an abort must not write gigabytes to the current folder
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, Linux ends this process first
     try:
         yield
     finally:
