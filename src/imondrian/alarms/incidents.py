@@ -188,7 +188,7 @@ class AlarmRun(NamedTuple):
     Kernels change the arrays, so that an alarm that only continues an incident is counted without an interruption.
     """
 
-    rows: Array
+    alarms: Array
     peak: Array
 
     @classmethod
@@ -198,17 +198,17 @@ class AlarmRun(NamedTuple):
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        return type(self)(self.rows.copy(), self.peak.copy())
+        return type(self)(self.alarms.copy(), self.peak.copy())
 
     @property
     def is_empty(self) -> bool:
         """Whether there is no alarm."""
-        return bool(self.rows[N_ALARMS] == 0)
+        return bool(self.alarms[N_ALARMS] == 0)
 
     def figures(self) -> dict[str, Any]:
         """Return the fields of an incident that consists of these alarms."""
         names = {"first": FIRST, "last": LAST, "n_alarms": N_ALARMS, "peak": PEAK}
-        figures: dict[str, Any] = {name: self.rows.item(i) for name, i in names.items()}
+        figures: dict[str, Any] = {name: self.alarms.item(i) for name, i in names.items()}
         return figures | {"score": self.peak.item(SCORE), "surprise": self.peak.item(SURPRISE)}
 
 
@@ -283,7 +283,7 @@ class IncidentTracker:
 
     def ends_run_at(self, index: int) -> bool:
         """Return True if the row with this index ends a run of alarms, provided that it is not an alarm itself."""
-        return bool(self.run.rows[N_ALARMS] and index - self.run.rows.item(LAST) >= self.rules.gap)
+        return bool(self.run.alarms[N_ALARMS] and index - self.run.alarms.item(LAST) >= self.rules.gap)
 
     def only_continues(self, index: int, surprise: float) -> bool:
         """Return True if an alarm at the row with this index changes nothing but the run of an open incident."""
@@ -294,7 +294,7 @@ class IncidentTracker:
     @property
     def alarm_rows(self) -> frozenset[int]:
         """Indices of earlier alarms that the next opening or closing may name: the first, the last and the peak."""
-        return frozenset() if self.is_quiet else frozenset(self.run.rows[[FIRST, LAST, PEAK]].tolist())
+        return frozenset() if self.is_quiet else frozenset(self.run.alarms[[FIRST, LAST, PEAK]].tolist())
 
     def number_at(self, index: int) -> int:
         """Return the number of the incident that is open after an unlabelled row with this index, or NO_INCIDENT."""
@@ -354,7 +354,7 @@ class IncidentTracker:
         self.run, self._opening = AlarmRun.empty(), None
         if opening is None:
             return []
-        closed = run.rows.item(LAST) + self.rules.gap
+        closed = run.alarms.item(LAST) + self.rules.gap
         incident = opening.incident(run, closed)
         self._closed = (*self._closed, incident)
         return [IncidentEvent(closed, incident)]
@@ -384,7 +384,7 @@ class IncidentTracker:
         """Return True if an incident opens with the last alarm of the run, at the row with this index."""
         if self._opening is not None:
             return False
-        closed, n_alarms = self._closed[-1].closed if self._closed else None, self.run.rows.item(N_ALARMS)
+        closed, n_alarms = self._closed[-1].closed if self._closed else None, self.run.alarms.item(N_ALARMS)
         is_cool = closed is None or index > closed + self.rules.cooldown
         is_rare = n_alarms > 1 or surprise >= level + _OPENS_ALONE
         return is_cool and is_rare and n_alarms >= self.rules.min_points

@@ -3,6 +3,8 @@
 Each kernel is one call, so that an interruption (Ctrl+C) cannot come between the updates.
 """
 
+from typing import NamedTuple
+
 from imondrian.engine.alarm_runs import count_in_run
 from imondrian.engine.histogram import count_in_bin
 from imondrian.engine.jit import Array, helper, kernel
@@ -11,52 +13,42 @@ from imondrian.engine.surprise import count_with_surprise
 N_SEEN, N_SKIPPED, N_SCORED, N_DRIFTS, N_SHOWN = range(5)  # indices of the counters
 
 
+class Counted(NamedTuple):
+    """What a kernel counts a score in."""
+
+    histogram: Array  # of the threshold
+    clock: Array  # of that histogram
+    bins: Array  # of the drift monitor
+    counts: Array  # of the detector
+
+
+class WeightedScore(NamedTuple):
+    """The score of a row, and how much it counts for the threshold."""
+
+    score: float
+    surprise: float
+    growth: float
+    run_weight: float
+
+
 @helper
-def _count(
-    histogram: Array,
-    clock: Array,
-    bins: Array,
-    counts: Array,
-    score: float,
-    surprise: float,
-    growth: float,
-    run_weight: float,
-) -> None:
-    count_with_surprise(histogram, clock, score, surprise, growth, run_weight)
-    count_in_bin(bins, score)
-    counts[N_SEEN] += 1
-    counts[N_SCORED] += 1
-    counts[N_SHOWN] += 1
+def count(counted: Counted, row: WeightedScore) -> None:
+    """Count a row in the threshold's histogram, in the drift monitor's bins and in the counters."""
+    count_with_surprise(counted.histogram, counted.clock, row.score, row.surprise, row.growth, row.run_weight)
+    count_in_bin(counted.bins, row.score)
+    counted.counts[N_SEEN] += 1
+    counted.counts[N_SCORED] += 1
+    counted.counts[N_SHOWN] += 1
 
 
 @kernel
-def count_row(
-    histogram: Array,
-    clock: Array,
-    bins: Array,
-    counts: Array,
-    score: float,
-    surprise: float,
-    growth: float,
-    run_weight: float,
-) -> None:
-    """Count the score of one row in the threshold's histogram, in the drift monitor's bins and in the counters."""
-    _count(histogram, clock, bins, counts, score, surprise, growth, run_weight)
+def count_row(counted: Counted, row: WeightedScore) -> None:
+    """Count a row that is not an alarm."""
+    count(counted, row)
 
 
 @kernel
-def count_alarm(  # noqa: PLR0913, PLR0917
-    histogram: Array,
-    clock: Array,
-    bins: Array,
-    counts: Array,
-    score: float,
-    surprise: float,
-    growth: float,
-    run_weight: float,
-    rows: Array,
-    peak: Array,
-) -> None:
-    """Like `count_row` for an alarm, which is also added to a run of alarms."""
-    count_in_run(rows, peak, counts[N_SEEN], score, surprise)
-    _count(histogram, clock, bins, counts, score, surprise, growth, run_weight)
+def count_alarm(counted: Counted, row: WeightedScore, alarms: Array, peak: Array) -> None:
+    """Count an alarm, and add it to a run of alarms."""
+    count_in_run(alarms, peak, counted.counts[N_SEEN], row.score, row.surprise)
+    count(counted, row)

@@ -12,7 +12,17 @@ from imondrian.base.defaults import PRESET, PRESETS
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_COUNT
-from imondrian.engine.stream_counts import N_DRIFTS, N_SCORED, N_SEEN, N_SHOWN, N_SKIPPED, count_alarm, count_row
+from imondrian.engine.stream_counts import (
+    N_DRIFTS,
+    N_SCORED,
+    N_SEEN,
+    N_SHOWN,
+    N_SKIPPED,
+    Counted,
+    WeightedScore,
+    count_alarm,
+    count_row,
+)
 from imondrian.forest.inputs import as_count
 from imondrian.forest.samplers import Step
 from imondrian.rows.named_rows import RowConverter
@@ -192,11 +202,10 @@ class StreamState:
         """Like `count_row` for an alarm that only continues the open incident."""
         call_without_dispatch(count_alarm, *self._counted(score, surprise), *self.incidents.run)
 
-    def _counted(self, score: float, surprise: float) -> tuple[Any, ...]:
-        """Return what kernels need to count a score."""
+    def _counted(self, score: float, surprise: float) -> tuple[Counted, WeightedScore]:
         threshold = self.threshold
-        state = threshold.histogram, threshold.clock, self.monitor.present, self.counts
-        return *state, score, surprise, threshold.growth, threshold.run_weight
+        counted = Counted(threshold.histogram, threshold.clock, self.monitor.present, self.counts)
+        return counted, WeightedScore(score, surprise, threshold.growth, threshold.run_weight)
 
     def notes(self) -> dict[str, Any]:
         """Return the state in types that JSON supports."""
