@@ -132,7 +132,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
         ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
         after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
         holds. Exception: if only `contamination` changes, and its new value is a surprise, the scores of the fitted
-        rows are used, unless `fit` was called with a fixed score, such as "score 0.6": then it computed none.
+        rows are used, unless `fit` was called with a fixed score, such as "score 0.6": then there are none, and the
+        points that the forest holds are scored.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -95,7 +95,7 @@ class IMForest(BaseDetector):
         X : array-like of shape (n_rows, n_features)
             The rows.
         y : ignored
-            Not used, present for API consistency by convention.
+            Not used to fit; PyOD checks it and warns if it is given.
 
         Returns
         -------

@@ -107,7 +107,7 @@ def test_orthogonal_directions_have_the_maximum_score_of_1():
 def test_the_power_method_finds_the_largest_scatter(rows, weight):
     """The scatter equals that of eigh, and so does the direction if there is a gap to the next eigenvalue."""
     targets = LearnedRows(rows).learned_targets()
-    weight = max(weight, targets.left_out)
+    weight = max(weight, targets.removal_weight)
     directions, scatter = principal_directions(targets, weight)
     for i, row in enumerate(targets.coordinates):
         values, vectors = np.linalg.eigh(np.diag(targets.scatter) + weight * np.outer(row, row))

@@ -35,19 +35,20 @@ class IncidentRules(NamedTuple):
     Attributes
     ----------
     gap : int, default=64
-        Largest distance between two alarms of an incident, in rows.
+        Largest distance between consecutive alarms of an incident, in rows.
     min_points : int, default=1
-        Smallest number of alarms (not of points) with which an incident opens. With 1, a single alarm opens one only if
-        it is ten times rarer than the threshold.
+        Smallest number of alarms with which an incident opens; points that are not alarms do not count. With 1, a
+        single alarm opens one only if it is ten times rarer than the threshold.
     cooldown : int, default=0
         Number of rows after an incident closes in which no other opens.
     side : dict, optional
-        For some features, by name or index: "high", "low" or "both". An alarm does not count if the feature with the
-        largest part in its score lies on the other side. The features must be numbers and exist.
+        For some features, by name or index: which unusual values count, "high", "low" or "both". An alarm does not
+        count if the value of the feature with the largest part in its score is unusual on the other side. The features
+        must exist and be numeric.
     ignore_within : dict, optional
         For some features, by name or index: a distance from the expected value, or a share of the expected value as
         text, such as "10%". An alarm does not count if the value of the feature with the largest part in its score is
-        at most this far from the expected value. The features must be numbers and exist, as for `side`.
+        at most this far from the expected value. The features must exist and be numeric, as for `side`.
 
     Examples
     --------
@@ -139,14 +140,15 @@ class AlarmReason(NamedTuple):
     """The part of one value in the score of an alarm, and what was expected instead."""
 
     feature: int  # index of the feature
-    lag: int  # number of rows before the last one of the point; 0 without a shingle
+    lag: int  # how many rows before the last row of the point the value lies; 0 without a shingle
     share: float  # of the score
     value: float  # the code of a category
     is_high: bool  # whether the value is unusually high; False for a category
     median: float  # of what was expected
     low: float  # 5 % quantile of what was expected
     high: float  # 95 % quantile of what was expected
-    count: int | None = None  # type: ignore[assignment]  # of a category: earlier points with it (hides tuple.count)
+    # number of earlier points with this category; None for a number (hides tuple.count)
+    count: int | None = None  # type: ignore[assignment]
     n_points: int = 0  # number of earlier points
     view: View | None = None  # of a time series: in which view the value is unusual; None without views
 
@@ -185,7 +187,8 @@ class IncidentEvent(NamedTuple):
 class AlarmRun(NamedTuple):
     """Alarms at most `gap` rows apart, which may become an incident; see `engine/alarm_runs.py` for the entries.
 
-    Kernels change the arrays, so that an alarm that only continues an incident is counted without an interruption.
+    A kernel call cannot be interrupted (Ctrl+C), so an alarm that only continues an incident is counted completely or
+    not at all.
     """
 
     alarms: Array
@@ -244,7 +247,7 @@ class IncidentTracker:
     n_opened : int
         Number of incidents so far.
     run : AlarmRun
-        The latest alarms, if their run has not ended; the alarms of the open incident.
+        The alarms of the run that has not ended, or an empty run. If an incident is open, these are its alarms.
     """
 
     def __init__(self, rules: IncidentRules) -> None:
@@ -297,7 +300,10 @@ class IncidentTracker:
         return frozenset() if self.is_quiet else frozenset(self.run.alarms[[FIRST, LAST, PEAK]].tolist())
 
     def number_at(self, index: int) -> int:
-        """Return the number of the incident that is open after an unlabelled row with this index, or NO_INCIDENT."""
+        """Return the number of the incident that is open after the row with this index, or NO_INCIDENT.
+
+        If the row is an alarm, it must have been counted already.
+        """
         return NO_INCIDENT if self._opening is None or self.ends_run_at(index) else self._opening.number
 
     def observe(
@@ -340,8 +346,8 @@ class IncidentTracker:
         if not self.only_continues(rows.first + positions.item(0), float(surprises[0])):
             return 0
         ends_run = np.diff(positions, prepend=positions[0]) > self.rules.gap
-        is_explained = surprises >= self._explained + _EXPLAINED_AGAIN
-        others = np.flatnonzero(ends_run | is_explained)
+        needs_explanation = surprises >= self._explained + _EXPLAINED_AGAIN
+        others = np.flatnonzero(ends_run | needs_explanation)
         n_counted = others.item(0) if others.size else positions.size
         add_alarms(*self.run, rows.first, positions[:n_counted], rows.score, rows.surprise)
         return n_counted
@@ -435,8 +441,8 @@ class IncidentTracker:
         is_expected = numbers == list(range(self.n_opened - len(latest), self.n_opened))
         if len(latest) > N_INCIDENTS_STORED or not is_expected or any(incident.is_open for incident in latest[:-1]):
             raise ValueError(
-                f"the incidents must be the latest of {self.n_opened}, at most {N_INCIDENTS_STORED}, and only the last"
-                f" may be open, but their numbers are {numbers}."
+                f"the stored incidents must be the latest of {self.n_opened}, without gaps and at most"
+                f" {N_INCIDENTS_STORED}, and only the last may be open, but their numbers are {numbers}."
             )
         self.run = AlarmRun.empty() if state["run"] is None else _restored_run(state["run"], n_seen)
         self._explained = _finite(state["explained"])

@@ -111,7 +111,7 @@ class ScoreDistribution:
         return _weighted(histogram, bins, is_surprising)
 
     def _is_surprising(self, histogram: Array, bins: Array, is_surprising: Array) -> Array:
-        """Return which bins have a surprising mean score when the marked bins have at most their expected weight."""
+        """Return which bins have a surprising mean score after those in `is_surprising` get their expected weight."""
         means = np.minimum(histogram[SUM, bins] / histogram[COUNT, bins], 1.0)
         surprises = np.empty(means.size)
         write_surprises(_weighted(histogram, bins, is_surprising), self._clock, means, surprises)

@@ -266,9 +266,9 @@ class StreamingThreshold:
     Parameters
     ----------
     rule : float or str, default=0.001
-        A number p below 0.5: an ordinary point exceeds the threshold, a surprise of -log10(p), with probability p.
-        "surprise 3" is the same as 0.001. "top 5%": that share of the scores exceeds the threshold. "kmeans": the
-        midpoint of the means of two clusters. 0.5: a threshold of 0.5.
+        A number p below 0.5: the threshold is the score with a surprise of -log10(p), which an ordinary point exceeds
+        with probability p. "surprise 3" is the same as 0.001. "top 5%": that share of the scores exceeds the threshold.
+        "kmeans": the midpoint of the means of two clusters. 0.5: a threshold of 0.5.
     half_life : int, default=1024
         Number of scores after which a score has half its weight.
 
@@ -406,7 +406,7 @@ def _as_scores(scores: Any) -> Array:
 
 
 def check_histogram(histogram: Array, weight: float, since: float) -> None:
-    """Raise ValueError if a histogram of scores, or a number of its clock, is impossible."""
+    """Raise ValueError if a histogram, the weight of its next score, or `since` is impossible."""
     is_valid = bool(np.isfinite(histogram).all()) and 1.0 <= weight <= MAX_WEIGHT
     is_valid = is_valid and bool((histogram[COUNT] <= _MAX_COUNT).all())
     if not is_valid or not (histogram[SUM] >= 0.0).all() or not (histogram[SUM] <= histogram[COUNT]).all():

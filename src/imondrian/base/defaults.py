@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 N_TREES = 100
 MAX_SAMPLES = 256
 WINDOW = 2048
-GAP = 64  # largest distance between two alarms of an incident, in rows
+GAP = 64  # largest distance between consecutive alarms of an incident, in rows
 SHINGLE = 1
 SEED = 0
 LEARN_ANOMALIES = True
@@ -29,11 +29,11 @@ class Preset(NamedTuple):
 
     kind: "Kind"  # which score
     scale: Any  # feature weights
-    contamination: "Threshold"  # threshold of estimators; scikit-learn's checks require that some rows are flagged
+    contamination: "Threshold"  # threshold of estimators; it flags some rows, as scikit-learn's checks require
     table_threshold: "Threshold"  # threshold for tables, on the command line and on Spark
     threshold: "Threshold"  # threshold on streams
     auto: float  # the threshold that "auto" means: a probability, but 0.5 means scores above 0.5 (see `stream_rule`)
-    n_trees: int = N_TREES  # on streams, like the following
+    n_trees: int = N_TREES  # this field and those below apply to streams only
     max_samples: int | None = MAX_SAMPLES
     window: int = WINDOW
     warm_up_part: int = 8  # the default warm-up is the window divided by this number

@@ -23,7 +23,7 @@ def check_json_limits(text: bytes, what: str) -> None:
 def outside_strings(text: bytes) -> bytes:
     """Return the part of a JSON text in UTF-8 that is outside strings, in linear time and memory.
 
-    After an error in the syntax the result may be too short, but no text is parsed beyond its first error.
+    If the text has a syntax error, the result may be too short. This does no harm: parsing stops at the first error.
     """
     without_escapes = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     characters = np.frombuffer(without_escapes, np.uint8)

@@ -128,7 +128,7 @@ class cached_attribute(Generic[Value]):  # noqa: N801 (a decorator)
 
 
 def _check_caller(instance: object) -> None:
-    """Raise BusyError if code outside this package, such as a signal handler, calls a method inside another one.
+    """Raise BusyError if code outside this package calls a method while this thread is inside another one.
 
     Between the two calls there must be only frames of this package.
     """
@@ -158,15 +158,15 @@ _SIGNAL_DELAY = 0.05  # seconds
 
 
 def hold_during_forks(lock: Any) -> None:
-    """Make forks wait for a lock that locked methods acquire; while it is held, no locked method may be called."""
+    """Make forks wait for another lock. Locked methods may acquire it; code that holds it must not call one."""
     _WRITER_LOCKS[_AFTER_WRITERS] = lock
 
 
 def _hold_all() -> None:
     """Wait for the writers in other threads, so that the child process finds every object complete.
 
-    Only writer locks are acquired. The stripes may be held by readers, which change nothing, and by writers that wait;
-    waiting for these would never end if they wait for a reader in this thread.
+    Only writer locks are acquired. A stripe may be held by a reader, which changes nothing, or by a waiting writer. If
+    that writer waits for a reader in this thread, waiting for its stripe would never end.
 
     Python ignores an exception in this function and forks nevertheless, so an interruption must not end the wait.
     """
@@ -182,7 +182,7 @@ def _hold_all() -> None:
 
 
 def _acquire_others() -> None:
-    """Acquire the locks that are not held yet; a single C call acquires and records each, so it is not interrupted."""
+    """Acquire the locks that are not held yet; one C call acquires and records each, with no interruption between."""
     _HELD.extend(filter(type(_CREATING).acquire, _locks_not_held()))
 
 

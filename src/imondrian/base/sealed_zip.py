@@ -1,9 +1,9 @@
 """The container of a model file: a zip of uncompressed members that ends with a digest of everything before it.
 
 A damaged file raises ValueError or an error of `zipfile`. Reading never needs more memory than a small multiple of the
-file's length: the directory of the zip is checked before `zipfile` reads it, and the lengths of the members that it
-lists before they are read. A file is written as a whole and, except
-by `open_unverified`, read as a whole; its members are then views of its content in memory.
+file's length: the directory of the zip is checked before `zipfile` reads it, and the lengths that it states for the
+members are checked before any member is read. A file is written as a whole and, except by `open_unverified`, read as a
+whole; its members are then views of its content in memory.
 """
 
 import hashlib

@@ -123,7 +123,7 @@ _CIC_PAGE = "https://www.unb.ca/cic/datasets/ids-2017.html"
 _PAPER = (
     Entry(
         name="wbc",
-        title="Breast Cancer Wisconsin (Diagnostic), complete; the paper's WBC (its table has 37 % anomalies)",
+        title="Breast Cancer Wisconsin (Diagnostic), complete; the paper's WBC (the paper gives 37 % anomalies)",
         n_rows=569,
         n_features=30,
         n_anomalies=212,
@@ -262,7 +262,7 @@ _PAPER = (
     ),
 )
 
-_OURS = (
+_WITHOUT_GROUP = (
     Entry(
         name="cicids-sample",
         title="CICIDS 2017, 10,203 flows; a stand-in for the paper's ninth set, not its rows",
@@ -597,4 +597,4 @@ _ADBENCH_SETS = (
     ),
 )
 
-CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (*_PAPER, *_OURS, *_STREAMS, *_ADBENCH_SETS)}
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (*_PAPER, *_WITHOUT_GROUP, *_STREAMS, *_ADBENCH_SETS)}

@@ -21,7 +21,10 @@ def data_folder(folder: str | os.PathLike[str] | None) -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads: IMONDRIAN_CACHE, or imondrian in XDG_CACHE_HOME or ~/.cache. It may not exist."""
+    """Return the folder of downloads, which need not exist.
+
+    This is IMONDRIAN_CACHE, or else imondrian in XDG_CACHE_HOME or ~/.cache.
+    """
     if os.environ.get(CACHE):
         return Path(os.environ[CACHE]).expanduser()
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))

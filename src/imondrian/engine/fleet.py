@@ -106,7 +106,7 @@ def shard_arrays(n_keys: int, window: int, n_features: int) -> dict[str, Any]:
 
 @kernel
 def start_detector(shard: Shard, k: int, seed: np.uint64, weights: Array, clock: Array) -> None:
-    """Start a detector in item k of a shard, which must be clear."""
+    """Start a detector in item k of a shard; the item must be as it was allocated."""
     n_trees = shard.trees.heads.size // shard.counts.size
     heads = shard.trees.heads[k * n_trees : (k + 1) * n_trees]
     start_streams(heads, seed)
@@ -253,7 +253,7 @@ def take_step(shard: Shard, k: int, n_scaled: int) -> None:
 
 @kernel
 def label_by_surprise(shard: Shard, rule: LabelRule, block: Block, labels: Labels) -> None:
-    """Label the scored rows of a block such that an ordinary row is an anomaly with the probability `rule.value`."""
+    """Label the scored rows of a block; an ordinary row is labelled as an anomaly with the probability `rule.value`."""
     for g in range(block.groups.size):
         k = block.groups[g]["detector"]
         for p in rows_to_label(shard, block, g):

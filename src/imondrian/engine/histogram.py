@@ -24,7 +24,7 @@ def bin_of(histogram: Array, score: float) -> int:
 
 @helper
 def count_score(histogram: Array, clock: Array, score: float, growth: float, weight: float) -> None:
-    """Add the score, which must be in [0, 1], to its bin with a weight relative to that of other new scores.
+    """Add the score, which must be in [0, 1], to its bin; `weight` is 1 if the score counts fully, and less if not.
 
     Instead of reducing old weights, each new score gets a larger weight than the last.
     """

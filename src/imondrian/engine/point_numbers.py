@@ -1,7 +1,7 @@
 """Number the distinct points of a forest, so that a model file contains each of them once.
 
-Points are found in a hash table with linear probing. An entry of it has the number and the hash of a point. The point
-with a number is a row of the ring, or the point of the first leaf that has the number.
+Points are found in a hash table with linear probing. An entry of it has the number and the hash of a point. A number
+stands for a row of the ring, or for the point of the first leaf that has this number.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, l
     Parameters
     ----------
     points : array of shape (n_trees, n_slots, n_columns)
-        The coded points as 64-bit integers.
+        The coded points: the bits of each float64 as a 64-bit integer.
     n_leaves : array
         The number of leaves of each tree.
     ring : array of shape (n_rows, n_columns)
@@ -42,7 +42,7 @@ def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, l
     numbers, hashes = index_of_ring(ring, rows, first_leaf, key)
     n_numbers = ring.shape[0]
     for t in range(points.shape[0]):
-        # True while every leaf so far has the same point as in the previous tree: trees with all points need no search
+        # True while every leaf has the same point as in the previous tree; then no search is needed
         is_aligned = t > 0
         for slot in range(n_leaves[t]):
             x = points[t, slot]

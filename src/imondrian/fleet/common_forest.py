@@ -171,8 +171,8 @@ class CommonForest:
 def read(content: bytes, n_features: Any) -> tuple[MondrianForest, dict[str, Any]]:
     """Return the forest that `CommonForest.to_bytes` wrote, and its notes.
 
-    Call it before a fleet with `n_features` features is created: a forest cannot be much larger than its file, so a
-    small file with a wrong number cannot make the fleet take much memory.
+    Call it before a fleet with `n_features` features is created: the forest must have this number of features, and
+    cannot be much larger than its file, so a small file with a wrong number cannot make the fleet take much memory.
 
     Raises
     ------
@@ -211,8 +211,7 @@ def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
 def _last_step(n_points: Array, window: int) -> Array:
     """Return the number of points at the last step of windows that have seen n_points points.
 
-    Only steps up to the one at which the window is first full are considered: the caller limits the result to the
-    window.
+    Only steps up to the one at which the window is first full are considered: the result may be longer than the window.
     """
     steps = [0, 1]
     while steps[-1] < min(window, n_points.max(initial=0)):
@@ -232,7 +231,7 @@ def _parts_by_epoch(number: int, n_rows: int) -> Iterator[tuple[int, int]]:
 def _is_sampled(first: int, end: int) -> Array:
     """Return which of the rows first, ..., end - 1 are sampled: about one in 64.
 
-    The same is true of every k-th row, for any k. So the forest learns from all keys, even if their rows come in a
-    fixed order.
+    Of every k-th row, for any k, about one in 64 is sampled, too, so the forest learns from all keys even if their rows
+    come in a fixed order.
     """
     return np.arange(first, end).astype(np.uint64) * _GOLDEN < _SAMPLED

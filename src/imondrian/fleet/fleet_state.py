@@ -67,7 +67,8 @@ class Records(NamedTuple):
     names: list[Any] | None = None  # names of the features
     events: tuple[KeyEvent, ...] = ()  # of the last call
     observed: Mapping[Key, IncidentTracker] = MappingProxyType({})  # trackers that the last call updated
-    arriving: Rows | None = None  # a block that has not begun, but may have dropped keys, so it must be completed
+    # a block that has not begun; keys may have been dropped to make room for it, so it must be completed
+    arriving: Rows | None = None
     pending: KeyedBlock | None = None  # a block that has begun
     outcome: _Outcome | None = None  # of the pending block, after its rows have been learned
     forgetting: tuple[Key, ...] = ()  # keys that are being forgotten
@@ -258,7 +259,7 @@ class FleetState:
     # -- saving -------------------------------------------------------------------------------------------------------
 
     def common_state(self, parameters: dict[str, Any], extra: dict[str, Any]) -> CommonState:
-        """Return everything but the keys, with these parameters and extra values, in types that JSON supports."""
+        """Return everything but the keys, with these parameters and extra values, which must be JSON values."""
         return CommonState(
             parameters=parameters,
             borrow=self._borrows,

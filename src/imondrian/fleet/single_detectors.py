@@ -58,7 +58,7 @@ def stream_detector(
 
 
 def _copied_arrays(detector: Shard, parameters: dict[str, Any]) -> dict[str, Array]:
-    """Return copies of the moments, the ring and the clock of the window."""
+    """Return copies of the moments, and of the ring and the counters (`clock`) of the window."""
     arrays = {"moments": detector.moments[0].copy(), **window_of(detector, parameters).state()}
     return arrays | {"ring": arrays["ring"].copy()}
 

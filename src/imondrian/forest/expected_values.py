@@ -22,8 +22,9 @@ _VALUES_PER_TASK = 2**20  # one value for each tree, feature and row: 8 MB
 class ExpectedValues(NamedTuple):
     """What would be ordinary for features of rows, given the other features of each row; arrays of the same shape.
 
-    Each number is a value that a tree expects. For a categorical feature, all three are the category that the largest
-    number of trees expects. NaN if no tree holds a point, which is possible with a window and a small `max_samples`.
+    Each number is a value that some tree expects: quantiles are not interpolated. For a categorical feature, all three
+    are the category that the largest number of trees expects. NaN if no tree holds a point, which is possible with a
+    window and a small `max_samples`.
     """
 
     median: Array

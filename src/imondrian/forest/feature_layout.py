@@ -31,7 +31,7 @@ class FeatureLayout:
         self.categorical = categorical
         categories = set(categorical)
         self._numbers = [j for j in range(n_features) if j not in categories]
-        self._coordinates = np.array(self.coordinate_features(), np.intp)
+        self._feature_of_coordinate = np.array(self.coordinate_features(), np.intp)
 
     @classmethod
     def checked(cls, n_features: int, categorical: Categorical) -> Self:
@@ -69,7 +69,7 @@ class FeatureLayout:
     def last_coordinates(self, features: Array) -> Array:
         """Return the last coordinate of each feature: that of a number, or the place of a category."""
         last = np.empty(self.n_features, np.intp)
-        last[self._coordinates] = np.arange(self.n_coordinates)  # of two coordinates, the later one remains
+        last[self._feature_of_coordinate] = np.arange(self.n_coordinates)  # of two coordinates, the later one remains
         return last[features]
 
     def coded(self, X: Array) -> Array:
@@ -77,7 +77,7 @@ class FeatureLayout:
 
         The rarities are not computed: until they are written, their columns have the codes.
         """
-        return X.take(self._coordinates, axis=-1) if self.categorical else X
+        return X.take(self._feature_of_coordinate, axis=-1) if self.categorical else X
 
     def coded_without_rarities(self, X: Array) -> Array:
         """Return rows in the order of the forest, as a copy, with rarities of 0."""
@@ -119,7 +119,7 @@ class FeatureLayout:
 
     def weights(self, feature_weights: Array) -> Array:
         """Return the weight of each coordinate, given that of each feature."""
-        return feature_weights.take(self._coordinates)
+        return feature_weights.take(self._feature_of_coordinate)
 
 
 def checked_categorical(categorical: Any) -> Categorical:

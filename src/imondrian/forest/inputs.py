@@ -158,7 +158,7 @@ def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
 
 
 def as_feature_indices(features: Any, n_features: int, n_rows: int) -> Array:
-    """Check the features to compute for each row; return one row of indices per row.
+    """Check the features whose expected values are wanted; return a list of feature indices for each row.
 
     None means all features; one list applies to all rows; a table has one list of features for each row.
     """
@@ -170,7 +170,7 @@ def as_feature_indices(features: Any, n_features: int, n_rows: int) -> Array:
     wrong = (indices < 0) | (indices >= n_features)
     if wrong.any():
         raise InvalidInputError(
-            f"features must contain indices below the number of features, {n_features}, but has {indices[wrong][0]}."
+            f"features must contain indices from 0 to {n_features - 1}, but has {indices[wrong][0]}."
         )
     return np.broadcast_to(indices, (n_rows, indices.shape[-1])).astype(np.intp)
 

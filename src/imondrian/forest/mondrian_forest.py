@@ -448,7 +448,7 @@ class MondrianForest:
         X : array of shape (n_rows, n_features)
         kind : "depth", "expected" or "size"
             "depth": the path length (Eqs. 1-4). "expected": the expected depth at which the row would be isolated if it
-            were inserted now. "size": the log size of the row's cell, averaged along the path to its leaf; every
+            were inserted now. "size": the log size of the cells on the path to the row's leaf, averaged such that every
             halving of the number of points in the cell has equal weight.
 
         Returns
@@ -510,10 +510,11 @@ class MondrianForest:
     def expected_values(self, X: npt.ArrayLike, features: npt.ArrayLike | None = None) -> ExpectedValues:
         """Return the ordinary values of features of each row, given its other features.
 
-        In each tree, four walks follow the row from the root, and divide between the two sides of cuts on the feature.
-        Of the leaves reached, the one nearest to the row in the other features gives its value. A row that a tree holds
-        is not compared with itself: one copy of it is left out. Nothing changes in the forest, and the result depends
-        only on the forest and the row. Not to be confused with the score `kind="expected"`.
+        In each tree, up to four walks start at the root and follow the row. At a cut on the feature, they are
+        distributed over the two sides. Of the leaves reached, the one nearest to the row in the other features gives
+        its value. A row that a tree holds is not compared with itself: one copy of it is left out. Nothing changes in
+        the forest, and the result depends only on the forest and the row. Not to be confused with the score
+        `kind="expected"`.
 
         Parameters
         ----------

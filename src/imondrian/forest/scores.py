@@ -58,7 +58,7 @@ class ScoringCache:
 
     @cached_attribute
     def sums_above_and_means(self) -> tuple[Array, Array]:
-        """For the score "size": the sum of the terms above each node, and the mean log size of each tree."""
+        """For "size": for each node the sum of the terms of the nodes above it, and the mean log size of each tree."""
         sums_above, means = np.empty(self.trees.parents.shape), np.empty(self.trees.heads.size)
         write_sums_above_and_means(self.trees, self.weights, sums_above, means)
         return sums_above, means
@@ -126,7 +126,7 @@ def size_of_row(cache: ScoringCache, x: Array) -> float:
 
 
 def held_depth(cache: ScoringCache) -> Array:
-    """Score the point in every leaf slot of aligned trees by path length, which is also its expected depth."""
+    """Score the point in every leaf slot of aligned trees (`is_aligned`) by path length: also its expected depth."""
     sums = np.zeros(int(cache.trees.heads["n_leaves"][0]))
     add_held_depths(cache.trees, sums)
     return _depth_scores(sums / cache.trees.heads.size)

@@ -23,7 +23,7 @@ from imondrian.forest.mondrian_forest import MondrianForest
 from imondrian.forest.samplers import new_sampler
 from imondrian.forest.scales import new_scale
 
-_MIN_ENTRIES = 2**16  # counts of categories of one feature that are collected, at least, before they are added up
+_MIN_ENTRIES = 2**16  # at least this many counts of categories of a feature are collected before they are added up
 Categories = tuple[Array, Array]  # the categories of a feature, and how many points have each
 
 
@@ -164,7 +164,7 @@ def smallest(keys: Array, points: Array, n: int) -> tuple[Array, Array]:
 def forest_on_samples(
     forest: MondrianForest, n_points: int, samples: Array, categories: Sequence[Categories] = ()
 ) -> MondrianForest:
-    """Return a forest like `forest` whose tree t is built on samples[t], a sample of n_points points.
+    """Return a forest like `forest` whose tree t is built on samples[t], a sample drawn from n_points points.
 
     The scale "std" is computed from the samples instead of all points. The rarities of categories are exact:
     `categories` has the categories of each categorical feature among all points, and the number of points of each.

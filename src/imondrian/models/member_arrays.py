@@ -13,10 +13,10 @@ from imondrian.base import sealed_zip
 from imondrian.engine.jit import Array
 from imondrian.forest.samplers.sampler import ANY
 
-Layout = tuple[tuple[int, ...], np.dtype[Any] | None]  # shape (ANY: any length) and type (None: one of INDICES)
+Layout = tuple[tuple[int, ...], np.dtype[Any] | None]  # shape (ANY: any length) and type (None: one of INDEX_TYPES)
 _LENGTH_END = 10  # a member begins with 10 bytes: magic, version and, in the last 2, the length of the header
 _USUAL_HEADER = 256  # bytes; longer headers are not cached
-INDICES = tuple(np.dtype(f"u{n_bytes}") for n_bytes in (1, 2, 4, 8))
+INDEX_TYPES = tuple(np.dtype(f"u{n_bytes}") for n_bytes in (1, 2, 4, 8))
 
 
 def member_name(name: str) -> str:
@@ -44,7 +44,7 @@ def read_array(members: sealed_zip.Members, name: str, layout: Layout) -> Array:
     has_shape = len(found_shape) == len(shape) and all(
         size in (found, ANY) for size, found in zip(shape, found_shape, strict=True)
     )
-    if not has_shape or found_dtype not in (INDICES if dtype is None else (dtype,)) or is_fortran:
+    if not has_shape or found_dtype not in (INDEX_TYPES if dtype is None else (dtype,)) or is_fortran:
         expected = "unsigned integers" if dtype is None else dtype
         raise ValueError(f"{name} is {found_dtype} of shape {found_shape}, but must be {expected} of shape {shape}.")
     values, n_bytes = content[n_header:], math.prod(found_shape) * found_dtype.itemsize
@@ -65,9 +65,9 @@ def _parsed(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def narrowest(array: Array) -> Array:
-    """Return non-negative integers in the smallest type of INDICES that fits."""
+    """Return non-negative integers in the smallest type of INDEX_TYPES that fits."""
     largest = array.max(initial=0)
-    return array.astype(next(dtype for dtype in INDICES if largest < 256**dtype.itemsize))
+    return array.astype(next(dtype for dtype in INDEX_TYPES if largest < 256**dtype.itemsize))
 
 
 def smallest_size(layout: Layout) -> int:

@@ -1,4 +1,4 @@
-"""Trees in model files of version 3: every distinct point is stored once; boxes, parents and populations are not."""
+"""Trees in model files of version 3: each distinct point is stored once; boxes and populations are recomputed."""
 
 import os
 
@@ -79,8 +79,8 @@ def unpack(arrays: dict[str, Array], sizes: TableSizes, ring: Array | None, n_by
     for name in HEAD.names or ():
         trees.heads[name] = arrays[array_name("heads", name)]
     for name in _CUT_COLUMNS:
-        trees.cuts[name] = _as_index(arrays, array_name("cuts", name))
-    trees.copies[:] = _as_index(arrays, "copies")
+        trees.cuts[name] = _checked_array(arrays, array_name("cuts", name))
+    trees.copies[:] = _checked_array(arrays, "copies")
     is_referenced, position = np.zeros(rows.shape[0], np.bool_), np.zeros(2, np.int64)
     problem = rebuild_trees(trees, rows, arrays["leaves"].astype(np.int64), is_referenced, position)
     if problem != SOUND:
@@ -92,7 +92,7 @@ def unpack(arrays: dict[str, Array], sizes: TableSizes, ring: Array | None, n_by
     return trees
 
 
-def _as_index(arrays: dict[str, Array], name: str) -> Array:
+def _checked_array(arrays: dict[str, Array], name: str) -> Array:
     """Return an array; raise ValueError if it has an integer that needs more than 32 bits."""
     array = arrays[name]
     if array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.uint32).max:

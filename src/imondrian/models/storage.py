@@ -130,7 +130,7 @@ def pack(forest: Snapshot) -> PackedForest:
     arrays, version = packed_trees.pack(forest.trees, n_slots, forest.arrays.get("ring")), VERSION
     sizes = TableSizes(forest.trees.heads.size, n_slots, *widths)
     if sizes.n_bytes > packed_trees.MAX_EXPANSION * sum(array.nbytes for array in arrays.values()):
-        # `packed_trees.unpack` would reject version 3, because the trees are too large for such a file
+        # in version 3, the file would be so small compared with its trees that `packed_trees.unpack` would reject it
         arrays, version = full_trees.pack(resized(forest.trees, n_slots)), FULL_VERSION
     others = {name: array.copy() for name, array in forest.arrays.items()}
     return PackedForest(_header(forest, version, n_slots), arrays | others)

@@ -1,4 +1,4 @@
-"""Find free space for labels: boxes, in points, that overlap neither lines nor each other."""
+"""Find free space for labels: boxes, in units of 1/72 inch, that overlap neither lines nor each other."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ _ALIGNMENT = {"left": 0.0, "center": 0.5, "right": 1.0, "bottom": 0.0, "top": 1.
 
 
 class LabelPosition(NamedTuple):
-    """Where a label is relative to a point: the offset in points, and the side of the label at that offset."""
+    """Where a label is relative to its anchor: the offset in units of 1/72 inch, and the side of the label there."""
 
     right: float
     up: float

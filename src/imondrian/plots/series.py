@@ -20,7 +20,7 @@ from imondrian.plots.validation import as_finite, as_flags, as_names, as_number,
 
 MAX_PANELS = 6  # columns of values that are plotted; the others are left out
 _WIDTH, _VALUE_HEIGHT, _SURPRISE_HEIGHT = 10.0, 2.3, 1.5  # in inches
-_MAX_BINS = 4_000  # a line of more than twice as many rows is drawn as the extremes of this many bins
+_MAX_BINS = 4_000  # a line of more than 2 * _MAX_BINS rows is drawn as the extremes of _MAX_BINS bins
 _MARGIN = 0.06  # above and below values, as a share of their range
 _BAND_QUANTILES = (0.02, 0.98)  # of the bounds of the expected range; the y axis extends at least this far
 _GAP = 40.0  # a step longer than this many median steps is drawn as a gap

@@ -76,7 +76,7 @@ def _thresholds(threshold: Any, is_scored: Array) -> Array:
 
 
 def _draw_threshold(axes: Axes, x: Array, thresholds: Array) -> Artist:
-    """Draw a constant threshold across the axes, or one that changes as a line through the rows."""
+    """Draw a constant threshold as a line across the axes; one that changes, as a line from row to row."""
     lowest, highest = thresholds.min(), thresholds.max()
     if lowest == highest:
         return axes.axhline(lowest, color=INK, linewidth=1.2, zorder=3.5, label=f"threshold {lowest:.4g}")

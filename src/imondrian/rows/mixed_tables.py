@@ -208,14 +208,14 @@ def numbers_of(column: Any, name: Any) -> Array:
     return np.array([_number(value, name, i) for i, value in enumerate(array.tolist())], np.float64)
 
 
-def number_or_nan(value: Any, name: Any) -> float:
+def as_number_with_gap(value: Any, name: Any) -> float:
     """Return the value of one numeric feature; NaN if it is missing."""
     return value if type(value) is float else float("nan") if is_missing(value) else as_number(value, name)
 
 
 def _number(value: Any, name: Any, row: int) -> float:
     try:
-        return number_or_nan(value, name)
+        return as_number_with_gap(value, name)
     except InvalidInputError:
         text = repr(value)[:_MAX_SHOWN_LENGTH]
         raise InvalidInputError(

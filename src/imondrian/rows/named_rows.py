@@ -13,16 +13,16 @@ from imondrian.engine.jit import Array
 from imondrian.forest.inputs import as_number, as_points, as_points_with_gaps, as_row, as_row_with_gaps
 from imondrian.rows.missing_values import check_rows_have_values
 from imondrian.rows.mixed_tables import (
+    as_number_with_gap,
     column_values,
     columns_of,
     is_frame,
-    number_or_nan,
     points_of_columns,
     points_of_table,
 )
 
 _CHECKS = as_row, as_points, as_number
-_CHECKS_WITH_GAPS = as_row_with_gaps, as_points_with_gaps, number_or_nan
+_CHECKS_WITH_GAPS = as_row_with_gaps, as_points_with_gaps, as_number_with_gap
 _MAX_BITS = 64  # of an integer that is the name of a feature
 _IN_MEMORY = (np.ndarray, list, tuple, str, bytes, Mapping)
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -231,7 +231,7 @@ class RowConverter:
 
 
 def _as_list(x: Any) -> Any:
-    """Return a row that is a sequence or an array as a list; a tuple, and anything else, as it is."""
+    """If a row is an array, or a sequence other than a tuple, return it as a list; return anything else unchanged."""
     if isinstance(x, (list, tuple)):
         return x
     if hasattr(x, "tolist"):

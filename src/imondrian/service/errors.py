@@ -108,7 +108,7 @@ def _methods_of(request: Request) -> list[str]:
     for path, operations in request.app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), request.url.path):
             return sorted(method.upper() for method in operations)
-    return ["GET"]  # the page
+    return ["GET"]  # the page and its files, which the OpenAPI description does not contain
 
 
 async def disconnected_response(_request: Request, _error: Exception) -> Response:

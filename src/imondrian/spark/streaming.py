@@ -161,7 +161,8 @@ def watch(  # noqa: PLR0913
     categorical : sequence of str or int, or mask, default=()
         Further features that are categories, as in `fit`.
     missing : "median", "previous", "indicator" or "raise", default="median"
-        What to do with missing numbers (null or NaN), as in `StreamDetector`, with the rows of the key.
+        What to do with missing numbers (null or NaN), as in `StreamDetector`; medians and previous values are those of
+        the key.
     on_error : "raise" or "skip", default="raise"
         How to handle a row that cannot be used (an infinite value, no value at all, or a missing number with
         ``missing="raise"``): fail (again after each restart, until on_error is "skip"), or set its score to null.

@@ -68,7 +68,7 @@ class NumberedPoints(Protocol):
 
     @property
     def sampler(self) -> Sampler:
-        """The sampler that holds the points; a different sampler has different points."""
+        """The sampler that holds the points. If it is another object, the same numbers may stand for other points."""
 
     def numbered_points(self, first: int, end: int) -> Array:
         """Return the points with the numbers first, ..., end - 1, oldest first, that are in the window."""
@@ -111,7 +111,7 @@ class AlarmExplainer:
         Parameters
         ----------
         points : NumberedPoints
-            The points of the detector: its forest.
+            The latest points of the detector; a `StreamDetector` passes its forest.
         number : int
             The number of the point that is an alarm, or the next number if the point is not learned.
         point : array of shape (n_values,) or None
@@ -194,6 +194,6 @@ def _with_count(reason: AlarmReason, reference: MondrianForest, layout: RowLayou
     """Add how many points before the alarm had the same category; a number is returned unchanged."""
     if reason.feature not in layout.categorical:
         return reason
-    value = (layout.size - 1 - reason.lag) * layout.width + reason.feature
-    counts, n_points = reference.category_counts(value, [reason.value])
+    position = (layout.size - 1 - reason.lag) * layout.width + reason.feature
+    counts, n_points = reference.category_counts(position, [reason.value])
     return reason._replace(count=int(counts[0]), n_points=n_points)

@@ -102,7 +102,7 @@ class SeriesViews:
     >>> views = SeriesViews(1)
     >>> views.points(np.array([[1.0], [2.0], [6.0]]), np.array([0.0, 1800.0, 3600.0])).tolist()
     [[0.0, 0.0], [1.0, 1.0], [4.5, 4.5]]
-    >>> views.points(np.array([[3.0]]), np.array([86_400.0])).tolist()  # the first hour again: 1.5, the mean of 1 and 2
+    >>> views.points(np.array([[3.0]]), np.array([86_400.0])).tolist()  # usual at this hour: 1.5, the mean of 1 and 2
     [[1.5, 0.0]]
     """
 

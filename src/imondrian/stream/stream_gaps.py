@@ -90,7 +90,7 @@ class StreamGaps:
         return int(late[0]) if late.size else len(rows)
 
     def with_medians_for(self, rows: Array, ring: Array, n_shown: int) -> "StreamGaps":
-        """Return these gaps with the medians for the next rows, at most `n_rows_with_same_medians` of them.
+        """Return a copy with the medians for the next rows (at most `n_rows_with_same_medians`), or self.
 
         The rows may also be alternatives, each of which might come next. `ring` holds one point of the window per line;
         a point begins with the numeric features of all its rows.
@@ -225,7 +225,8 @@ def _unpacked(text: str, shape: tuple[int, int]) -> Array:
     """Return the table that `_packed` packed; raise ValueError if the text does not fit the shape."""
     n_bits = shape[0] * shape[1]
     content = base64.b64decode(text, validate=True)
-    if len(content) not in (0, -(-n_bits // 8)):
-        raise ValueError(f"the replaced values have {len(content)} bytes, but there should be {n_bits} bits.")
+    n_bytes = -(-n_bits // 8)
+    if len(content) not in (0, n_bytes):
+        raise ValueError(f"the marks of replaced values have {len(content)} bytes, but should have {n_bytes} or none.")
     bits = np.unpackbits(np.frombuffer(content, np.uint8), count=n_bits) if content else np.zeros(n_bits, np.uint8)
     return bits.reshape(shape).astype(np.bool_)

@@ -121,7 +121,7 @@ def restored_parameters(notes: dict[str, Any]) -> dict[str, Any]:
 
 
 def current_threshold(threshold: Any) -> Any:
-    """Return a threshold from a version without surprise in the current notation."""
+    """Translate the threshold of a version that did not have surprise into the current notation."""
     if threshold == AUTO:
         return 0.5
     return Rule(SHARE, threshold).text if isinstance(threshold, float) and threshold < 0.5 else threshold

@@ -192,7 +192,7 @@ class StreamState:
         return rule.value if rule.name == SURPRISE else _DEFAULT_LEVEL
 
     def count_row(self, score: float, surprise: float) -> None:
-        """Count the score of one row that the forest was shown; the window must not take a step after it.
+        """Count the score of one row that the forest was shown and at which the window took no step.
 
         The row must neither be an alarm nor end a run of alarms.
         """
@@ -223,7 +223,8 @@ class StreamState:
     def restore(self, notes: dict[str, Any], n_shown: int) -> None:
         """Restore the state that `notes` returned, for a forest that was shown n_shown points.
 
-        The drift monitor may have counted more insertions than the forest, if the forest was built again.
+        The counts of the drift monitor are not compared with those of the forest: they may be larger, if the forest was
+        built again.
 
         Raises
         ------

@@ -96,13 +96,14 @@ class TableColumns:
     def choose(self, rules: ColumnRules | None = None) -> FeatureChoice:
         """Choose the features: the named columns, or else all columns of numbers and categories.
 
-        If no columns are named, ids, free text, constants, columns without values, row numbers and results of an
-        earlier run are left out.
+        Without `rules.features`, some columns are left out: ids, free text, constants, columns without values, row
+        numbers and results of an earlier run.
 
         Raises
         ------
         InvalidInputError
-            If a named column is missing, if a chosen column cannot be used, or if there are no features.
+            If a named column is missing, if a chosen column contains dates and `rules.calendar` is False, or if there
+            are no features.
         """
         rules = rules or ColumnRules()
         check_names(rules.names(), self._frame.columns)
@@ -135,8 +136,8 @@ class TableColumns:
         known : mapping of str to FeatureColumn
             How some of the features are read, as stored in the model file.
         rules : ColumnRules
-            What the user says; only the formats of numbers matter. The separator of the fields is not a hint at the
-            decimal separator here: numbers that look plain are read as plain, unless other columns, or formats stored
+            What the user says; only the formats of numbers matter. `decimal_hint`, which comes from the separator of
+            CSV fields, is ignored: numbers that look plain are read as plain, unless other columns, or formats stored
             in the model, have a decimal comma.
         """
         decimals = {each.number_format.decimal for each in known.values() if each.number_format is not None}

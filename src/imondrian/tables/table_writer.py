@@ -33,8 +33,8 @@ def table_writer(path: str, labels: Mapping[str, str] | None = None) -> Iterator
         File to write; its extension sets the format. The file appears, or replaces an older one, when the context
         ends without an error. "-" is standard output, as CSV.
     labels : mapping of str to str, optional
-        In CSV, labels to write instead of some column names; several columns may have the same label. They are read
-        when the first batch is written.
+        In CSV, labels to write instead of some column names; several columns may have the same label. The mapping may
+        be filled until the first batch is written.
     """
     open_writer = partial(_WRITERS[output_format(path)], labels={} if labels is None else labels)
     if path == STANDARD_OUTPUT:

@@ -26,7 +26,7 @@ from imondrian.tables.row_seconds import seconds_of_column
 from imondrian.tables.table_reader import Table
 
 _FIRST_SECOND, _END = (year.astype("datetime64[s]").astype(np.float64) for year in (FIRST_YEAR, LAST_YEAR + 1))
-_N_RANGES = 1_500  # largest number of rows for which the expected range is computed
+_N_RANGES = 1_500  # the expected range is computed for at most this many rows, at regular distances
 
 
 class SeriesTable(NamedTuple):

@@ -116,8 +116,8 @@ class WatchRows:
         if self._features is not None:
             self._check_features(self._features, features, categorical, record)
         else:
-            numbers_only = "--preset series" if self._times.uses_times else "--by" if self.keys else ""
-            choice = StreamChoice(features, ignore, categorical, self._times.column, self.keys, numbers_only)
+            numbers_required_by = "--preset series" if self._times.uses_times else "--by" if self.keys else ""
+            choice = StreamChoice(features, ignore, categorical, self._times.column, self.keys, numbers_required_by)
             if choice.has_no_value(record.values):
                 return None
             self._features = self._choose_features(record, choice)

@@ -87,7 +87,7 @@ class StreamChoice(NamedTuple):
     categorical: Collection[str] = ()  # columns of numbers that are categories
     time: str | None = None
     keys: Collection[str] = ()  # columns that say to which detector a row belongs
-    numbers_only: str = ""  # the option that requires all features to be numbers, such as "--by"; "": none does
+    numbers_required_by: str = ""  # the option that requires all features to be numbers, such as "--by"; "": none does
 
     def has_no_value(self, record: Values) -> bool:
         """Return True if everything in a record that could be a feature is missing."""
@@ -114,20 +114,22 @@ class StreamChoice(NamedTuple):
         categorical = frozenset(
             j for j, name in enumerate(names) if name in self.categorical or _is_category(record[name])
         )
-        if self.numbers_only and categorical:
+        if self.numbers_required_by and categorical:
             text = names[min(categorical)]
             raise InvalidInputError(
-                f"With {self.numbers_only}, all features must be numbers, but column {text!r} is {shown(record[text])}"
-                " in the first row: leave it out of --features."
+                f"With {self.numbers_required_by}, all features must be numbers, but column {text!r} is"
+                f" {shown(record[text])} in the first row: leave it out of --features."
             )
         left_out = {name: reasons.get(name) or "not among the chosen features" for name in record if name not in names}
         return StreamFeatures(names, categorical, allows_gaps), left_out
 
     def _why_not(self, value: Any) -> str:
-        """Return why a column with this value in the first record is not a feature; an empty string if it is one."""
+        """Like `_why_not_feature`, but with `numbers_required_by` a category is not a feature either."""
         reason = _why_not_feature(value)
-        is_refused = not reason and self.numbers_only and _is_category(value)
-        return f"not a number, but with {self.numbers_only} all features must be numbers" if is_refused else reason
+        is_refused = not reason and self.numbers_required_by and _is_category(value)
+        return (
+            f"not a number, but with {self.numbers_required_by} all features must be numbers" if is_refused else reason
+        )
 
 
 def features_of_detector(detector: StreamDetector) -> StreamFeatures | None:

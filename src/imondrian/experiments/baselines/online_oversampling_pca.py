@@ -46,7 +46,7 @@ class OnlineOversamplingPCA(DirectionDetector):
     def _turned(self, targets: Targets, before: Array) -> Array:
         rows = targets.coordinates
         projection = (rows * before).sum(axis=1, keepdims=True)
-        sums = targets.scatter * before + targets.left_out * projection * rows
+        sums = targets.scatter * before + targets.removal_weight * projection * rows
         copies = targets.n_others * self.ratio
         turned = sums + copies * targets.stretch**2 * projection * rows  # v, not normalised
         length = np.linalg.norm(turned, axis=1, keepdims=True)

@@ -41,5 +41,5 @@ class OversamplingPCA(DirectionDetector):
 
     def _turned(self, targets: Targets, before: Array) -> Array:
         copies = targets.n_others * self.ratio / (1.0 + self.ratio)  # reduced, because the copies move the mean
-        directions, _ = principal_directions(targets, targets.left_out + copies * targets.stretch**2)
+        directions, _ = principal_directions(targets, targets.removal_weight + copies * targets.stretch**2)
         return directions

@@ -69,7 +69,7 @@ class DirectionDetector(ABC):
 
         In one dimension there is only one direction, so that all scores are 0.
         """
-        before, scatter = principal_directions(targets, targets.left_out)
+        before, scatter = principal_directions(targets, targets.removal_weight)
         turned = outlierness(before, self._turned(targets, before))
         is_apart = (targets.coordinates != 0.0).any(axis=1) & (targets.scatter.size > 1)
         return np.where(scatter > _ROUNDING, turned, is_apart)
@@ -97,7 +97,7 @@ class Targets(NamedTuple):
     coordinates: Array
     scatter: Array  # of all learned rows along each axis, largest first; zeros if they are all equal
     n_others: int  # rows that a target is compared with
-    left_out: float  # scatter of the others = scatter of all learned rows + this number times a target's outer product
+    removal_weight: float  # scatter of the others = scatter of all learned rows + this times a target's outer product
     stretch: float  # ratio of a target's deviation from the mean of the others to its deviation from the mean of all
 
 
@@ -128,14 +128,14 @@ class LearnedRows:
     def new_targets(self, points: Array) -> Targets:
         """Return new rows as targets, each compared with all learned rows."""
         scatter, axes = self._principal_axes()
-        return Targets(self._coordinates(points, axes), scatter, self.n_rows, left_out=0.0, stretch=1.0)
+        return Targets(self._coordinates(points, axes), scatter, self.n_rows, removal_weight=0.0, stretch=1.0)
 
     def learned_targets(self) -> Targets:
         """Return the learned rows as targets, each compared with all others."""
         scatter, axes = self._principal_axes()
         n_others = max(self.n_rows - 1, 1)  # for a single row the deviation is 0, so any number will do
         share = self.n_rows / n_others
-        return Targets(self._coordinates(self._all(), axes), scatter, n_others, left_out=-share, stretch=share)
+        return Targets(self._coordinates(self._all(), axes), scatter, n_others, removal_weight=-share, stretch=share)
 
     def _all(self) -> Array:
         self._blocks = [np.concatenate(self._blocks)]

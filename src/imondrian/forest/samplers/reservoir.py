@@ -71,7 +71,7 @@ class Reservoir:
         return False
 
     def copies_rows(self, n_rows: int) -> bool:
-        """Return True if each tree draws, and so copies, its own sample: there are at least `limit` rows."""
+        """Return True if there are at least `limit` rows: then each tree draws its own sample, which copies them."""
         return n_rows >= self.limit
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
@@ -198,7 +198,7 @@ class Reservoir:
         return partial(samples_are_possible, max_samples=self.limit)
 
     def _check_presence(self, trees: Trees, X: Array) -> None:
-        """Raise InvalidInputError if some tree cannot have been shown all copies of a row that X contains."""
+        """Raise InvalidInputError if a tree cannot have been shown all rows of X, or X has too many of a category."""
         uncounted = self.counts.uncounted_row(X)
         if uncounted is not None:
             raise not_held_error(X, uncounted)

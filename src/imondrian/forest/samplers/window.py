@@ -46,14 +46,14 @@ _ALL = slice(None)
 _NO_POINT = Selection(0.0, 1)  # selects no point: for rows that are only scored
 _LOOKUPS_PER_POINT = 256  # limit when a file is checked; more are needed only if most rows of a window are equal
 _MAX_SEARCHED = 2**23  # trees times points of the window; searching them takes 5 ns each
-_UNLIKELY = 60.0  # at any given time, a tree needs more slots than it has with a probability below exp(-60)
+_UNLIKELY = 60.0  # the probability that, at a given time, a tree needs more slots than it has is below exp(-60)
 
 
 class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
-    Strata are blocks of `stratum` consecutive points. A tree holds at most one point of each stratum, so that it needs
-    only a few more slots than the mean number of points that it holds. If `stratum` is 1, points are selected
+    Strata are blocks of `selection.stratum` consecutive points. A tree holds at most one point of each stratum, so that
+    it needs only a few more slots than the mean number of points that it holds. If `stratum` is 1, points are selected
     independently, and there are enough slots that, at any given time, the probability of needing more is below exp(-60)
     (a point without a free slot is not inserted). So memory is fixed. Trees read from a file get these slots only when
     points arrive. Feature weights, and the typical log sizes to which the score "size" is relative, are updated after
@@ -107,8 +107,9 @@ class Window:
     def n_shared_rows(self, n_trees: int, n_values: int) -> int:
         """Return the length of the table of points that the trees share: the window and one block.
 
-        Return 0 if separate points for each tree take no more memory, if there are categories (their places differ by
-        tree), or if searching the window for the points of trees from a file would take long.
+        Return 0 if separate points for each tree take no more memory, if there are categories (each tree has its own
+        places for them: `engine/places.py`), or if searching the window for the points of trees from a file would take
+        long.
         """
         n_rows, sizes = self.length + min(self.length, ROWS_PER_BLOCK), (n_trees, self.limit, n_values)
         is_smaller = shared_bytes(*sizes, n_rows) < table_bytes(*sizes)
@@ -120,7 +121,7 @@ class Window:
         return bool(share_points(trees, sharing, self.ring, self.number, self.selection))
 
     def copies_rows(self, n_rows: int) -> bool:
-        """Return False: the weights and the trees are computed from all rows of the window."""
+        """Return False: all trees use the same rows, so nobody else may change them."""
         return False
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
@@ -231,16 +232,17 @@ class Window:
         return score, []
 
     def score_next(self, cache: ScoringCache, X: Array, kind: str, on_trees: OnTrees) -> Array:
-        """Score the rows of X like `score_and_extend`, as points that no tree selects."""
+        """Return the score that `score_and_extend` would give each row of X if it came next; no row is learned."""
         if SCORES[kind].uses_typical_sizes and not self.maintains_typical_sizes:
             return SCORES[kind].score(cache, X)
         steps, blocks = self._plan_without_steps(cache.trees, cache.weights), even_slices(X.shape[0], ROWS_PER_BLOCK)
         return np.concatenate([self._score_block(cache.trees, X[rows], kind, steps, on_trees) for rows in blocks])
 
     def prepared_forget(self, trees: Trees, X: Array, scale: Scale) -> Callable[[OnTrees], None]:
-        """Return a function that forgets the rows of X (of copies, the oldest).
+        """Return a function that forgets the rows of X, and updates the weights and the typical log sizes.
 
-        It also updates weights and typical log sizes. Their rows in the ring become empty.
+        If the window holds a point more than once, its oldest copy is forgotten. The places of forgotten points in the
+        ring become empty.
         """
         numbers = self._numbers_of(X)
         rows = numbers % self.length
@@ -358,7 +360,7 @@ class Window:
         """Yield the checks of the heads of the trees."""
         yield "the tree has been shown other points", heads["next_number"] != self.number
         has_sample_state = [heads[name] != 0 for name in ("n_points", "n_owed", "next_kept", "log_key")]
-        yield "a tree of a window has the state of a sample", np.any(has_sample_state, axis=0)
+        yield "a tree of a window has counters that only a tree without a window uses", np.any(has_sample_state, axis=0)
         n_taken, n_outside = heads["n_taken"], heads["n_outside"]
         yield "a counter is impossible", ~((n_outside >= 0) & (n_outside <= n_taken) & (n_taken <= self.number))
         yield "the typical log size is not finite", np.isinf(heads["typical_log_size"])

@@ -1,6 +1,7 @@
 """Convert the rows of a request to points and labels.
 
-Points have codes for categories and NaN for missing numbers; labels are the categories and the times as posted.
+Points have codes for categories and NaN for missing numbers; labels are the categories as posted, and the times as
+text.
 """
 
 import json

@@ -62,7 +62,7 @@ def _by_index(name: str, values: Any, features: Sequence[str], categorical: Sequ
         raise InvalidInputError(f"{name} must be an object with names of features, but is {values!r:.200}.")
     for feature in values:
         if feature not in features or feature in categorical:
-            raise InvalidInputError(f"{name} must have names of features that are numbers, but has {feature!r:.200}.")
+            raise InvalidInputError(f"{name} must name numeric features of the detector, but names {feature!r:.200}.")
     return {features.index(feature): value for feature, value in values.items()}
 
 

@@ -29,7 +29,8 @@ from imondrian.stream.stream_parameters import restored_parameters
 
 _MODEL_TYPE = "StreamDetector"
 _SERVICE, _SERVICE_SETTINGS = "service", ("time", "silence")  # in the extra values of a model file
-_MAX_COUNT = 2**52  # rows that a detector, or points that its forest, may have seen: no counter overflows later
+# largest number of rows seen by a detector, or of points shown to its forest: no counter overflows later
+_MAX_COUNT = 2**52
 
 
 def check_model(
@@ -37,7 +38,7 @@ def check_model(
 ) -> None:
     """Raise if a model file is damaged, needs too much memory, or does not match the configuration.
 
-    Its threshold and its rules for incidents may differ: the detector that it replaces passes on its own.
+    Its threshold and its rules for incidents may differ: they are replaced by those of the former detector.
 
     Parameters
     ----------

@@ -14,7 +14,8 @@ from imondrian.service.limits import ConnectionLimits
 
 _PIECE = 2**16  # bytes of a body with a Content-Length that are parsed at once
 _INVALID = "Invalid HTTP request received."
-_SMALL_PIECE = 2**12  # bytes of anything else, because each chunk and each header costs a Python call
+# bytes of anything else that are parsed at once; few, because each chunk and each header costs a Python call
+_SMALL_PIECE = 2**12
 
 
 class Flow(FlowControl):
@@ -50,8 +51,8 @@ class Flow(FlowControl):
 class RequestParser(HttpToolsProtocol):
     """The protocol of uvicorn, with limits on requests.
 
-    A client may request another protocol with the header `Upgrade`. No other is supported, so it is ignored. But
-    httptools treats everything after such a head as the other protocol, and may then parse the body as a request.
+    A client may request another protocol with the header `Upgrade`. No other is supported, so the header is ignored.
+    But after such a head, httptools considers the request complete, and may parse its body as the next request.
     Therefore a new parser gets the head without that header, and then the rest.
 
     Headers after a chunked body (trailers) are ignored.
@@ -201,6 +202,6 @@ class RequestParser(HttpToolsProtocol):
         return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have at most {limits} in total."
 
     def _stop(self, status: HTTPStatus, detail: str) -> NoReturn:
-        """Stop the parser, which then calls `send_400_response`."""
+        """Stop httptools by an error; `_feed` then calls `send_400_response`."""
         self._problem = status, detail
         raise ValueError(detail)

@@ -87,8 +87,8 @@ class Removals:
             n_closed += len(taken)
             self._database.execute("UPDATE removals SET n_closed = ? WHERE detector = ?", (n_closed, detector))
             yield self._close(detector, taken, removed, describe) if n_closed <= N_EVENTS_KEPT else self._skip(taken)
-        for table, row in _TABLES.items():
-            while self._delete_some(table, row, detector):
+        for table, key_columns in _TABLES.items():
+            while self._delete_some(table, key_columns, detector):
                 yield []
         while free_pages(self._database, _PAGES_AT_ONCE):
             yield []
@@ -104,8 +104,8 @@ class Removals:
         self._events.give_up(len(taken))
         return []
 
-    def _delete_some(self, table: str, row: str, detector: int) -> bool:
+    def _delete_some(self, table: str, key_columns: str, detector: int) -> bool:
         """Delete some rows of a table; return True if there were any."""
-        some = f"SELECT {row} FROM {table} WHERE detector = ? LIMIT ?"  # noqa: S608 (names from above)
-        sql = f"DELETE FROM {table} WHERE ({row}) IN ({some})"  # noqa: S608
+        some = f"SELECT {key_columns} FROM {table} WHERE detector = ? LIMIT ?"  # noqa: S608 (names from above)
+        sql = f"DELETE FROM {table} WHERE ({key_columns}) IN ({some})"  # noqa: S608
         return self._database.execute(sql, (detector, _ROWS_AT_ONCE)).rowcount > 0

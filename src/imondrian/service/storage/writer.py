@@ -46,9 +46,10 @@ class Writer:
     def submit(self, operation: Operation, on_done: Callable[[Future[Any]], None] | None = None) -> Future[Any]:
         """Queue an operation; the future gets its result when the changes are on the disk, or the error.
 
-        An operation may run twice: again if the transaction that it shared with others was rolled back.
-        `on_done` is called with the future in the thread of the writer, in the order of the operations. A callback that
-        is added to the returned future may run in the calling thread instead, after callbacks of later operations.
+        An operation may run twice: if the transaction that it shares with others is rolled back, it is repeated in one
+        of its own. `on_done` is called with the future in the thread of the writer, in the order of the operations. A
+        callback that is added to the returned future may run in the calling thread instead, after callbacks of later
+        operations.
         """
         done: Future[Any] = Future()
         if on_done is not None:
@@ -73,7 +74,7 @@ class Writer:
             self._queue.put(job)
 
     def retry(self) -> StorageError | None:
-        """If the last transaction failed, try a large one; return the error, or None if the last one succeeded."""
+        """If the last transaction failed, try a large one. Return the error of the latest, or None if it succeeded."""
         if self.failure is not None:
             with suppress(StorageError):
                 self.write(Store.write_filler)

@@ -155,7 +155,7 @@ async def restore(request: Request, name: Name) -> Response:
         if not is_new:
             refuse_key(handle, _NO_FILE)
             await run_in_threadpool(check_model, content, handle.configuration, registry.limits, memory)
-    if is_new and request_id is None:  # with an id, `submit` returns the saved reply
+    if is_new and request_id is None:  # with an id, `submit` below returns the saved reply
         reply = reply_to(NEW_MODEL, handle.worker.summary.n_seen)
         return Response(reply.content, reply.status, media_type=JSON)
     # in a thread, because `submit` computes a digest
