@@ -209,7 +209,7 @@ def test_wrong_input_gives_clear_errors():
         with pytest.raises(InvalidInputError, match="dimension"):
             method([1.0, 2.0])
     for features in ([2], [-1], [[0, 5]]):
-        with pytest.raises(InvalidInputError, match="indices below the number of features, 2, but has"):
+        with pytest.raises(InvalidInputError, match="indices from 0 to 1, but has"):
             forest.expected_values([[1.0, 2.0]], features)
     for features in ([], 1, ["a"], [0.5], [True], [[[0]]]):
         with pytest.raises(InvalidInputError, match="features must be indices of features, but is"):
