@@ -466,7 +466,7 @@ def test_invalid_indices_are_named(categorical, message):
 @pytest.mark.parametrize(
     ("categorical", "message"),
     [
-        ([2], "indices from 0 to 1, but has 2"),
+        ([2], "indices below the number of features, 2, but has 2"),
         ([True], "one entry for each of 2 features, but has 1"),
     ],
 )
