@@ -184,37 +184,6 @@ class IncidentEvent(NamedTuple):
     incident: Incident  # as it was after the row
 
 
-class AlarmRun(NamedTuple):
-    """Alarms at most `gap` rows apart, which may become an incident; see `engine/alarm_runs.py` for the entries.
-
-    A kernel call cannot be interrupted (Ctrl+C), so an alarm that only continues an incident is counted completely or
-    not at all.
-    """
-
-    alarms: Array
-    peak: Array
-
-    @classmethod
-    def empty(cls) -> Self:
-        """Return a run without alarms."""
-        return cls(np.zeros(4, np.int64), np.zeros(2))
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        return type(self)(self.alarms.copy(), self.peak.copy())
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no alarm."""
-        return bool(self.alarms[N_ALARMS] == 0)
-
-    def figures(self) -> dict[str, Any]:
-        """Return the fields of an incident that consists of these alarms."""
-        names = {"first": FIRST, "last": LAST, "n_alarms": N_ALARMS, "peak": PEAK}
-        figures: dict[str, Any] = {name: self.alarms.item(i) for name, i in names.items()}
-        return figures | {"score": self.peak.item(SCORE), "surprise": self.peak.item(SURPRISE)}
-
-
 class _Opening(NamedTuple):
     """What is known of an open incident besides its alarms."""
 
@@ -222,9 +191,9 @@ class _Opening(NamedTuple):
     opened: int
     reasons: tuple[AlarmReason, ...]
 
-    def incident(self, run: AlarmRun, closed: int | None = None) -> Incident:
+    def incident(self, run: Array, closed: int | None = None) -> Incident:
         """Return the incident with the alarms of a run."""
-        return Incident(closed=closed, **self._asdict(), **run.figures())
+        return Incident(closed=closed, **self._asdict(), **_figures(run))
 
 
 class LabelledRows(NamedTuple):
@@ -246,14 +215,16 @@ class IncidentTracker:
     ----------
     n_opened : int
         Number of incidents so far.
-    run : AlarmRun
-        The alarms of the run that has not ended, or an empty run. If an incident is open, these are its alarms.
+    run : float64 array
+        The figures of the alarms that are at most `gap` rows apart and may become an incident, see
+        `engine/alarm_runs.py`; all 0 if the last run has ended. If an incident is open, these are its alarms. A kernel
+        call, which cannot be interrupted (Ctrl+C), adds an alarm that only continues an incident.
     """
 
     def __init__(self, rules: IncidentRules) -> None:
         self.rules = rules
         self.n_opened = 0
-        self.run = AlarmRun.empty()
+        self.run = np.zeros(6)
         self._closed: tuple[Incident, ...] = ()
         self._opening: _Opening | None = None  # of the open incident
         self._explained = 0.0  # surprise of the last alarm that was explained in the open incident
@@ -277,7 +248,7 @@ class IncidentTracker:
     @property
     def is_quiet(self) -> bool:
         """Whether the last run of alarms has ended, or there was none: then rows without an alarm change nothing."""
-        return self.run.is_empty
+        return bool(self.run[N_ALARMS] == 0.0)
 
     def keep_latest(self, n_incidents: int) -> None:
         """Forget all incidents but the latest ones, to save memory."""
@@ -286,7 +257,7 @@ class IncidentTracker:
 
     def ends_run_at(self, index: int) -> bool:
         """Return True if the row with this index ends a run of alarms, provided that it is not an alarm itself."""
-        return bool(self.run.alarms[N_ALARMS] and index - self.run.alarms.item(LAST) >= self.rules.gap)
+        return bool(self.run[N_ALARMS] and index - self.run[LAST] >= self.rules.gap)
 
     def only_continues(self, index: int, surprise: float) -> bool:
         """Return True if an alarm at the row with this index changes nothing but the run of an open incident."""
@@ -297,7 +268,7 @@ class IncidentTracker:
     @property
     def alarm_rows(self) -> frozenset[int]:
         """Indices of earlier alarms that the next opening or closing may name: the first, the last and the peak."""
-        return frozenset() if self.is_quiet else frozenset(self.run.alarms[[FIRST, LAST, PEAK]].tolist())
+        return frozenset() if self.is_quiet else frozenset(map(int, self.run[[FIRST, LAST, PEAK]]))
 
     def number_at(self, index: int) -> int:
         """Return the number of the incident that is open after the row with this index, or NO_INCIDENT.
@@ -349,7 +320,7 @@ class IncidentTracker:
         needs_explanation = surprises >= self._explained + _EXPLAINED_AGAIN
         others = np.flatnonzero(ends_run | needs_explanation)
         n_counted = others.item(0) if others.size else positions.size
-        add_alarms(*self.run, rows.first, positions[:n_counted], rows.score, rows.surprise)
+        add_alarms(self.run, rows.first, positions[:n_counted], rows.score, rows.surprise)
         return n_counted
 
     def _end_run(self, index: int) -> list[IncidentEvent]:
@@ -357,10 +328,10 @@ class IncidentTracker:
         if not self.ends_run_at(index):
             return []
         run, opening = self.run, self._opening
-        self.run, self._opening = AlarmRun.empty(), None
+        self.run, self._opening = np.zeros(6), None
         if opening is None:
             return []
-        closed = run.alarms.item(LAST) + self.rules.gap
+        closed = int(run[LAST]) + self.rules.gap
         incident = opening.incident(run, closed)
         self._closed = (*self._closed, incident)
         return [IncidentEvent(closed, incident)]
@@ -373,7 +344,7 @@ class IncidentTracker:
         if reasons is not None and self._is_ignored(reasons, names):
             return []
         index, surprise = rows.first + position, float(rows.surprise[position])
-        call_without_dispatch(add_alarm, *self.run, index, float(rows.score[position]), surprise)
+        call_without_dispatch(add_alarm, self.run, index, float(rows.score[position]), surprise)
         opens = self._opens(index, surprise, level)
         if opens or (self._opening is not None and surprise >= self._explained + _EXPLAINED_AGAIN):
             reasons, self._explained = explain(position) if reasons is None else reasons, surprise
@@ -390,7 +361,7 @@ class IncidentTracker:
         """Return True if an incident opens with the last alarm of the run, at the row with this index."""
         if self._opening is not None:
             return False
-        closed, n_alarms = self._closed[-1].closed if self._closed else None, self.run.alarms.item(N_ALARMS)
+        closed, n_alarms = self._closed[-1].closed if self._closed else None, self.run[N_ALARMS]
         is_cool = closed is None or index > closed + self.rules.cooldown
         is_rare = n_alarms > 1 or surprise >= level + _OPENS_ALONE
         return is_cool and is_rare and n_alarms >= self.rules.min_points
@@ -421,7 +392,7 @@ class IncidentTracker:
         return {
             "latest": [incident.as_json_value() for incident in self.latest],
             "n_opened": self.n_opened,
-            "run": None if self.run.is_empty else list(self.run.figures().values()),
+            "run": None if self.is_quiet else list(_figures(self.run).values()),
             "explained": self._explained,
         }
 
@@ -444,7 +415,7 @@ class IncidentTracker:
                 f"the stored incidents must be the latest of {self.n_opened}, without gaps and at most"
                 f" {N_INCIDENTS_STORED}, and only the last may be open, but their numbers are {numbers}."
             )
-        self.run = AlarmRun.empty() if state["run"] is None else _restored_run(state["run"], n_seen)
+        self.run = np.zeros(6) if state["run"] is None else _restored_run(state["run"], n_seen)
         self._explained = _finite(state["explained"])
         self._closed, self._opening = tuple(incident for incident in latest if not incident.is_open), None
         if latest and latest[-1].is_open:
@@ -466,6 +437,13 @@ def _numbers(rows: LabelledRows, incidents: Any) -> Array:
         end = len(numbers) if incident.closed is None else max(incident.closed - rows.first, 0)
         numbers[first:end] = incident.number
     return numbers
+
+
+def _figures(run: Array) -> dict[str, Any]:
+    """Return the fields of an incident that consists of the alarms of a run."""
+    names = {"first": FIRST, "last": LAST, "n_alarms": N_ALARMS, "peak": PEAK}
+    counts: dict[str, Any] = {name: int(run[i]) for name, i in names.items()}
+    return counts | {"score": run.item(SCORE), "surprise": run.item(SURPRISE)}
 
 
 def _distance(distance: float | str, expected: float) -> float:
@@ -517,13 +495,13 @@ def _restored_reason(*values: Any) -> AlarmReason:
     )
 
 
-def _restored_run(values: Any, n_seen: int) -> AlarmRun:
+def _restored_run(values: Any, n_seen: int) -> Array:
     first, last, n_alarms, peak, score, surprise = values
     first = as_count(first, "the first alarm", 0, n_seen)
     last = as_count(last, "the last alarm", first, n_seen)
     n_alarms = as_count(n_alarms, "the number of alarms", 1, last - first + 1)
     peak = as_count(peak, "the peak", first, last)
-    return AlarmRun(np.array([first, last, n_alarms, peak]), np.array([_finite(score), _finite(surprise)]))
+    return np.array([first, last, n_alarms, peak, _finite(score), _finite(surprise)])
 
 
 def _finite(value: Any) -> float:

@@ -48,7 +48,7 @@ def count_row(counted: Counted, row: WeightedScore) -> None:
 
 
 @kernel
-def count_alarm(counted: Counted, row: WeightedScore, alarms: Array, peak: Array) -> None:
+def count_alarm(counted: Counted, row: WeightedScore, run: Array) -> None:
     """Count an alarm, and add it to a run of alarms."""
-    count_in_run(alarms, peak, counted.counts[N_SEEN], row.score, row.surprise)
+    count_in_run(run, counted.counts[N_SEEN], row.score, row.surprise)
     count(counted, row)

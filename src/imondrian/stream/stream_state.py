@@ -200,7 +200,7 @@ class StreamState:
 
     def count_alarm(self, score: float, surprise: float) -> None:
         """Like `count_row` for an alarm that only continues the open incident."""
-        call_without_dispatch(count_alarm, *self._counted(score, surprise), *self.incidents.run)
+        call_without_dispatch(count_alarm, *self._counted(score, surprise), self.incidents.run)
 
     def _counted(self, score: float, surprise: float) -> tuple[Counted, WeightedScore]:
         threshold = self.threshold
