@@ -2,9 +2,9 @@
 
 from imondrian.engine.jit import Array, helper, kernel
 
-# entries of `alarms`: indices of the first and the last alarm, number of alarms, index of the one with highest surprise
+# entries of `alarms`: indices of the first and last alarm, number of alarms, index of that with the highest surprise
 FIRST, LAST, N_ALARMS, PEAK = range(4)
-SCORE, SURPRISE = range(2)  # entries of `peak`, that alarm
+SCORE, SURPRISE = range(2)  # entries of `peak`: score and surprise of the alarm with the highest surprise
 
 
 @helper
