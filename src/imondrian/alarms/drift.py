@@ -1,10 +1,11 @@
 """Drift detection: reports lasting changes of a stream.
 
-The stream is divided into blocks. Two statistics of each block are compared with those of earlier blocks: the share of
-points outside the root box of the trees that insert them, and the Kolmogorov distance between the histograms of the
-block's scores and of all earlier scores. A block is unusual if a statistic lies more than five standard deviations
-above its mean over at least eight earlier blocks. One unusual block may be a burst and is left out of the reference;
-two in a row are a drift. After a drift, a new reference is collected. Neither points nor scores are stored.
+The stream is divided into blocks. Two statistics of each block are compared with those of earlier blocks. One is the
+share of insertions (of a point into a tree) in which the point lies outside the tree's root box; the other is the
+Kolmogorov distance between the histograms of the block's scores and of all earlier scores. A block is unusual if a
+statistic lies more than five standard deviations above its mean over at least eight earlier blocks. One unusual block
+may be a burst and is left out of the reference; two in a row are a drift. After a drift, a new reference is collected.
+Neither points nor scores are stored.
 """
 
 import math
@@ -72,7 +73,7 @@ class DriftMonitor:
         self.present = np.zeros(_N_BINS)  # histogram of the scores in the current block
         self.before = np.zeros(_N_BINS)  # histogram of the scores in earlier blocks
         self.moments = np.zeros((2, 3))  # of each statistic: count, mean, sum of squared deviations
-        self.counts = [0, 0]  # points inserted before the current block, and those of them outside the root box
+        self.counts = [0, 0]  # insertions before the current block, and those of points outside the root box
         self.began = [-1, -1]  # index of the first row of the previous and of the current block; -1: no such block
         self.was_unusual = False  # whether the previous block was unusual
 
@@ -83,7 +84,7 @@ class DriftMonitor:
         return other
 
     def begin(self, n_taken: int, n_outside: int, index: int) -> None:
-        """Begin a block after row `index`; the counts are totals of inserted points and of those outside the box."""
+        """Begin a block after row `index`; the counts are totals of insertions, and of those outside the root box."""
         self.present[:] = 0.0
         self.counts = [n_taken, n_outside]
         self.began = [self.began[1], index + 1]

@@ -20,7 +20,7 @@ NO_INCIDENT = -1  # in arrays of incident numbers
 N_REASONS = 5  # largest number of reasons that an incident stores
 SIDES = ("high", "low", "both")
 _OPENS_ALONE = 1.0  # a single alarm opens an incident if its surprise is this much above the threshold: 10 times rarer
-_EXPLAINED_AGAIN = 1.0  # an incident is explained again at an alarm that exceeds the last explained surprise by this
+_EXPLAINED_AGAIN = 1.0  # an incident is explained again if an alarm exceeds the last explained surprise by this much
 
 Side = Literal["high", "low", "both"]
 
@@ -38,9 +38,9 @@ class IncidentRules(NamedTuple):
         Largest distance between consecutive alarms of an incident, in rows.
     min_points : int, default=1
         Smallest number of alarms with which an incident opens; points that are not alarms do not count. With 1, a
-        single alarm opens one only if it is ten times rarer than the threshold.
+        single alarm opens an incident only if it is ten times rarer than the threshold.
     cooldown : int, default=0
-        Number of rows after an incident closes in which no other opens.
+        After an incident closes, no other incident opens within this number of rows.
     side : dict, optional
         For some features, by name or index: which unusual values count, "high", "low" or "both". An alarm does not
         count if the value of the feature with the largest part in its score is unusual on the other side. The features
@@ -131,7 +131,7 @@ def _number_or_none(value: Any) -> float | None:
 
 
 def _share_of(text: str) -> float | None:
-    """Return the share of a text such as "10%"; None if it is something else."""
+    """Return the share that a text such as "10%" states; None for other text."""
     number = number_of_text(text.rstrip().removesuffix("%"))
     return number / 100.0 if number is not None and text.rstrip().endswith("%") else None
 
@@ -140,7 +140,7 @@ class AlarmReason(NamedTuple):
     """The part of one value in the score of an alarm, and what was expected instead."""
 
     feature: int  # index of the feature
-    lag: int  # how many rows before the last row of the point the value lies; 0 without a shingle
+    lag: int  # the value lies this many rows before the last row of the point; 0 without a shingle
     share: float  # of the score
     value: float  # the code of a category
     is_high: bool  # whether the value is unusually high; False for a category
@@ -205,7 +205,7 @@ class LabelledRows(NamedTuple):
     surprise: Array
 
 
-Explain = Callable[[int], tuple[AlarmReason, ...]]  # returns the reasons for the alarm at a position of the rows
+Explain = Callable[[int], tuple[AlarmReason, ...]]  # returns the reasons for the alarm at a position in LabelledRows
 
 
 class IncidentTracker:
@@ -290,7 +290,7 @@ class IncidentTracker:
         names : list or None
             The names of the features.
         explain : callable
-            Returns the reasons for the alarm at a position of the rows.
+            Returns the reasons for the alarm at a position in the rows.
 
         Returns
         -------
@@ -324,7 +324,7 @@ class IncidentTracker:
         return n_counted
 
     def _end_run(self, index: int) -> list[IncidentEvent]:
-        """End the run of alarms, and close the incident, if there has been no alarm for long enough at this row."""
+        """End the run of alarms, and close the incident, if the last alarm is at least `gap` rows before this row."""
         if not self.ends_run_at(index):
             return []
         run, opening = self.run, self._opening
@@ -388,7 +388,7 @@ class IncidentTracker:
     # -- saving -----------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Return the state in types that JSON supports, except the rules."""
+        """Return the state, without the rules, in types that JSON supports."""
         return {
             "latest": [incident.as_json_value() for incident in self.latest],
             "n_opened": self.n_opened,

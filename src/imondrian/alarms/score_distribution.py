@@ -17,10 +17,10 @@ _MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for a
 
 
 class ScoreDistribution:
-    """A histogram of scores, with a tail fitted to the highest, from which surprises follow; see `engine/surprise.py`.
+    """Computes surprises from a histogram of scores and a tail fitted to the highest scores; see `engine/surprise.py`.
 
-    If more scores are surprising than expected, they are weighted down, so that many anomalies do not make each other
-    look ordinary. This works for up to a tenth of the scores, if there are at least 500.
+    If more scores are surprising than expected, the surprising scores are weighted down, so that many anomalies do not
+    make each other look ordinary. This works for up to a tenth of the scores, if there are at least 500.
 
     Parameters
     ----------
@@ -96,9 +96,9 @@ class ScoreDistribution:
     def _histogram(self) -> Array:
         """The histogram in which the surprising scores are weighted down to their expected share of all scores.
 
-        At first the highest scores are all suspected; those that are not surprising given the others are cleared, until
-        none is left to clear. Then scores that were not suspected may turn out to be surprising too. This takes 2 ms,
-        and a model that is loaded may never need it.
+        At first, all of the highest scores count as surprising. Those that are not surprising, given the weights of the
+        others, are removed, until none has to be removed. Then other scores may turn out to be surprising and are
+        added. This takes 2 ms, and a model that is loaded may never need it.
         """
         histogram = self.counted
         bins = np.flatnonzero(histogram[COUNT])

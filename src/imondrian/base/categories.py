@@ -86,8 +86,8 @@ def is_missing(value: Any) -> bool:
 def distinct_key(value: Any) -> tuple[type, Any]:
     """Return a key of dictionaries for a category: True and 1 have different ones.
 
-    Long integers become text: Python's hash of integers is not random, so that thousands of them could be chosen to
-    have the same hash, and a dictionary would take quadratic time.
+    Long integers become text: Python's hash of integers is not random, so that somebody could choose thousands of long
+    integers with the same hash, and a dictionary of them would take quadratic time.
     """
     is_long = type(value) is int and not -(2**63) <= value < 2**63
     return (type(value), f"{value:x}" if is_long else value)
@@ -132,7 +132,7 @@ def _shown(value: Any) -> str:
     """Return a value for an error message."""
     try:
         return repr(value)[:_MAX_SHOWN_LENGTH]
-    except Exception:  # noqa: BLE001 (any error of a foreign __repr__; a very long integer has none)
+    except Exception:  # noqa: BLE001 (a foreign __repr__ may raise any error; that of a very long integer raises ValueError)
         return f"an object of type {type(value).__name__}"
 
 

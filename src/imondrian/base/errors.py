@@ -22,7 +22,7 @@ class NotHeldError(InvalidInputError):
 
 
 class EmptyForestError(ImondrianError, ValueError):
-    """The forest holds no points, so it cannot score others."""
+    """The forest holds no points, so it cannot score rows."""
 
 
 class DamagedFileError(ImondrianError, ValueError):
@@ -36,7 +36,7 @@ class DamagedFileError(ImondrianError, ValueError):
 
 
 class NothingSavedError(DamagedFileError):
-    """The store of a fleet has no fleet: the process that created it ended before it saved."""
+    """The store contains no fleet: the process that created the store ended before it saved the fleet."""
 
 
 class BusyError(ImondrianError, RuntimeError):

@@ -1,8 +1,8 @@
 """Locks for objects that several threads use: many readers or one writer.
 
 An object has four stripes and a writer lock. A reader holds the stripe of its thread. A writer acquires all stripes and
-then the writer lock, which is therefore held only while the object may change, never while a writer waits. All are
-implemented in C, and methods acquire them only by ``with``, so that an interruption (Ctrl+C) can never leave
+then the writer lock, which is therefore held only while the object may change, never while a writer waits. All five
+locks are implemented in C, and methods acquire them only by ``with``, so that an interruption (Ctrl+C) can never leave
 one of them held; a counter of readers in Python code could stay too high forever. A fork waits until no object is being
 changed: it acquires all writer locks, without ``with`` (see `_hold_all`).
 """
@@ -61,7 +61,7 @@ def lock_of(instance: Any) -> Any:
 
 
 def is_inside(instance: Lockable) -> bool:
-    """Return True if this thread is inside a call of the object; that is possible in a signal handler."""
+    """Return True if this thread is inside a call on the object, as it may be when it runs a signal handler."""
     return bool(instance._locks[get_ident() >> _PAGE_BITS & _STRIPE_MASK]._is_owned())  # noqa: SLF001
 
 
@@ -95,7 +95,7 @@ def write_locked(
     def exclusive(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> ReturnType:
         first, second, third, fourth, writer = self._locks
         if is_inside(self):
-            if not writer._is_owned():  # noqa: SLF001 (a reader of this thread)
+            if not writer._is_owned():  # noqa: SLF001 (this thread is inside a method that only reads)
                 raise _busy_error(self)
             _check_caller(self)
             return method(self, *args, **kwargs)
@@ -158,7 +158,7 @@ _SIGNAL_DELAY = 0.05  # seconds
 
 
 def hold_during_forks(lock: Any) -> None:
-    """Make forks wait for another lock. Locked methods may acquire it; code that holds it must not call one."""
+    """Make forks wait for another lock. Locked methods may acquire it; code that holds it must not call them."""
     _WRITER_LOCKS[_AFTER_WRITERS] = lock
 
 
@@ -166,7 +166,7 @@ def _hold_all() -> None:
     """Wait for the writers in other threads, so that the child process finds every object complete.
 
     Only writer locks are acquired. A stripe may be held by a reader, which changes nothing, or by a waiting writer. If
-    that writer waits for a reader in this thread, waiting for its stripe would never end.
+    that writer waits for a reader in this thread, a wait for the stripe would never end.
 
     Python ignores an exception in this function and forks nevertheless, so an interruption must not end the wait.
     """
@@ -182,7 +182,7 @@ def _hold_all() -> None:
 
 
 def _acquire_others() -> None:
-    """Acquire the locks that are not held yet; one C call acquires and records each, with no interruption between."""
+    """Acquire and record the locks that are not held yet, in one C call: no interruption can separate the two."""
     _HELD.extend(filter(type(_CREATING).acquire, _locks_not_held()))
 
 

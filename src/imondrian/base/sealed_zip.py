@@ -112,7 +112,7 @@ def digest_of(content: bytes) -> bytes:
 
 
 def _check_directory(file: IO[bytes]) -> None:
-    """Raise ValueError if the end of the file is not that of a model file or lists too much; seek to the digest."""
+    """Raise ValueError if the end is not that of a model file, or the directory is too large; seek to the digest."""
     end = file.seek(0, os.SEEK_END) - _END.size - _DIGEST_LENGTH
     file.seek(0)
     if file.read(2) != b"PK":

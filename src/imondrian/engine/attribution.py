@@ -44,10 +44,10 @@ def attribute_row(trees: Trees, t: int, x: Array, weights: Array, row: Array, at
 
 @helper
 def attribute_new_point(trees: Trees, t: int, x: Array, weights: Array, attributions: Array) -> None:
-    """Credit each cut on the path of x to its feature, and the isolation of x itself to the features by their overhang.
+    """Credit each cut on the path of x to its feature, and the isolation of x to the features with an overhang.
 
-    x is treated as if it were inserted now. The two credits of a node are together its weight in
-    `box_scores_live.log_size`, divided by the sum of these weights.
+    x is treated as if it were inserted now. The two credits of a node sum to the node's weight in
+    `box_scores_live.log_size`, divided by the sum of the weights of all nodes on the path.
     """
     node, time = trees.heads[t]["root"], 0.0
     log_n = log_of_count(tree_population(trees, t) + 1)

@@ -1,10 +1,10 @@
 """Uniform samples of rows that arrive in any order and on any number of machines: the rows with the smallest keys.
 
-Every copy of every row gets a random key of its own. The keys of the copies of a row depend only on its values and the
-number of copies, the tree and the seed. A tree's sample consists of the rows with the smallest keys (a bottom-k sketch,
-[Cohen2007]). The sample is therefore the same however the rows are distributed, and the samples of partitions determine
-that of the whole. Keys are exponential: the keys of c copies are c independent draws, made in ascending order (Renyi's
-representation) until one is too large for the sample.
+Every copy of every row gets a random key of its own. The keys of the copies of a row depend only on the row's values,
+the number of copies, the tree and the seed. A tree's sample consists of the rows with the smallest keys (a bottom-k
+sketch, [Cohen2007]). The sample is therefore the same however the rows are distributed, and the samples of partitions
+determine that of the whole. Keys are exponential: the keys of c copies are c independent draws, made in ascending order
+(Renyi's representation) until one is too large for the sample.
 """
 
 import math

@@ -82,8 +82,9 @@ def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
     """Return the log size of the cell of x, averaged along the path to its leaf.
 
     The weight of a node is the decrease of survival * log(n + 1) at the node, where n is the number of points still
-    around x. It decreases because x is isolated there or because other points are separated from x. Along the path it
-    falls from log(N + 1), for N points in the tree, to 0, so every halving of the points around x has equal weight.
+    around x. This product decreases because x is isolated there or because other points are separated from x. Along the
+    path it falls from log(N + 1), for N points in the tree, to 0, so every halving of the points around x has equal
+    weight.
     """
     node, time, hazard, survival, total = trees.heads[t]["root"], 0.0, 0.0, 1.0, 0.0
     log_total = log_of_count(tree_population(trees, t) + 1)
@@ -107,7 +108,7 @@ def log_size(trees: Trees, t: int, x: Array, weights: Array) -> float:
 
 @helper
 def held_log_size(trees: Trees, t: int, leaf: int, weights: Array) -> float:
-    """Like `log_size`, from the leaf upwards, for a point that the tree holds: populations include it (no + 1)."""
+    """Like `log_size` for a point that the tree holds (populations include it, so no + 1), from the leaf upwards."""
     node, log_n = trees.parents[t, leaf], log_of_count(trees.copies[t, slot_of(leaf)])
     size = LOG_ZERO if node == NO_NODE else floored_log(extent(trees, t, node, weights))
     total = log_n * (size - 0.5 * log_n)

@@ -40,8 +40,8 @@ def write_rarities_and_count(
 ) -> None:
     """Write the rarities of each coded row and then count the row, as if the rows arrived one after the other.
 
-    leaving[i] has the categories of the point that row i replaces; they are no longer counted afterwards. If it is NaN,
-    or if `leaving` has no rows, no point is replaced.
+    leaving[i] has the categories of the point that row i replaces; that point is no longer counted afterwards. If
+    leaving[i] is NaN, or if `leaving` has no rows, no point is replaced.
     """
     write_and_count(table, X, leaving, sample_size, max_entries)
 
@@ -50,7 +50,7 @@ def write_rarities_and_count(
 def write_rarities_ahead(table: CategoryTable, X: Array, leaving: Array, sample_size: int, max_entries: int) -> None:
     """Like `write_rarities_and_count`, but restore the counts afterwards; this requires that no category is dropped.
 
-    Both are done in one kernel, which a signal cannot interrupt, so that no other code sees the temporary counts.
+    One kernel, which a signal cannot interrupt, counts and restores, so that no other code sees the temporary counts.
     """
     write_and_count(table, X, leaving, sample_size, max_entries)
     uncount_rows(table, X, leaving)
@@ -138,7 +138,7 @@ def rarity(table: CategoryTable, k: int, count: int, sample_size: int) -> float:
     A tree's sample is expected to hold m points whose categories are about as common as this one, or rarer. The rarity
     is 1 if m < 1, else 1 / m ** 2 with m rounded down to a power of two. In a column in which most categories are rare,
     a rare one is therefore ordinary; a category never seen counts like one seen once (the Good-Turing estimate).
-    Rounding keeps the rarity of a category the same while shares hardly change, so that copies stay copies.
+    Rounding keeps the rarity of a category the same while shares hardly change, so that equal rows become equal points.
     """
     n_points = table.totals[N_POINTS]
     if n_points == 0:
@@ -191,7 +191,7 @@ def add(table: CategoryTable, k: int, code: float, count: int) -> None:
 
 @helper
 def remove(table: CategoryTable, k: int, code: float) -> None:
-    """Subtract 1 from the count of a category, and free its entry if none is left; one not in the table is ignored."""
+    """Subtract 1 from the count of a category, and free its entry at 0; ignore a category that is not in the table."""
     entry = find_entry(table, k, code)
     if np.isnan(table.codes[k, entry]):
         return
@@ -250,7 +250,7 @@ def free_entry(table: CategoryTable, k: int, entry: Any) -> None:
 def drop_rare(table: CategoryTable, k: int, n_kept: int) -> None:
     """Drop the rarest categories of a feature until at most n_kept are left; equally rare ones are treated alike.
 
-    The points of dropped categories still count as points of rare ones: they are in the total, but not in
+    The points of dropped categories still count as points of rare categories: they are in the total, but not in
     `masses`.
     """
     cutoff = smallest_cutoff(table, k, n_kept)

@@ -107,7 +107,7 @@ def has_nodes_that_exist(trees: Trees, t: int) -> bool:
 
 @helper
 def has_parents_and_children_that_agree(trees: Trees, t: int) -> bool:
-    """Return True if each child names its parent, the root none, and no node is a child twice."""
+    """Return True if each child names its parent, the root names none, and no node is a child twice."""
     for slot in range(n_inner(trees, t)):
         cut = trees.cuts[t, slot]
         if trees.parents[t, cut["left"]] != 2 * slot or trees.parents[t, cut["right"]] != 2 * slot:

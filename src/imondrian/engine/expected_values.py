@@ -3,7 +3,7 @@
 In each tree, a row is followed to its leaf. A cut on a coordinate that is not known (the one that is asked for, or a
 gap in the row) does not say which side the row belongs to. Therefore N_WALKS walks start at the root, and at such a cut
 they divide between the two sides in proportion to the population, with random rounding. Of the leaves reached, the one
-nearest to the row in its known coordinates gives its value.
+nearest to the row in the row's known coordinates is chosen, and the value of its point is the expected value.
 
 A tree that holds the row itself is walked as if that point had been forgotten: otherwise a row would be its own
 neighbour, and every value would be as expected.
@@ -34,16 +34,16 @@ class Search(NamedTuple):
     # groups of walks that are waiting to be continued, at most N_WALKS
     nodes: Array
     counts: Array  # the number of walks in the group
-    depths: Array  # of the node on the path of the row itself; _OFF_PATH elsewhere
+    depths: Array  # of the group's node if it is on the path of the row itself; otherwise _OFF_PATH
     path: Array  # the nodes from the root to the leaf of the row itself
 
 
 @kernel
 def write_expected_values(trees: Trees, X: Array, features: Array, weights: Array, values: Array) -> int:
-    """Write to values[i, k, :] what each tree expects in coordinate features[i, k] of row i; return how many trees do.
+    """Write what each tree expects in coordinate features[i, k] of row i to values[i, k]; return the number of trees.
 
     X has coded rows, in which NaN is a gap. The coordinate of a category is its place, and its value is its code. Trees
-    without points expect nothing.
+    without points expect nothing, and are not counted.
     """
     search, n_trees = new_search(trees), 0
     for t in range(trees.heads.size):
@@ -93,7 +93,7 @@ def write_values_of_row(
     n_path = write_path_of_copy(trees, t, search)
     for k in range(features.size):
         j = features[k]
-        rarity = j - n_codes if j >= first_place else j  # of a category, both coordinates are hidden
+        rarity = j - n_codes if j >= first_place else j  # of a category, both the place and the rarity are hidden
         old, old_rarity = row[j], row[rarity]
         row[j] = row[rarity] = np.nan
         leaf = nearest_leaf(trees, t, weights, search, n_path)
@@ -117,7 +117,7 @@ def write_row_with_gaps(trees: Trees, t: int, x: Array, row: Array) -> None:
 
 @helper
 def write_path_of_copy(trees: Trees, t: int, search: Search) -> int:
-    """Write the path to a leaf that holds the row itself; return its length, 0 if there is none or it is the root."""
+    """Write the path to a leaf that holds the row; return its length, 0 if there is no such leaf or it is the root."""
     row = search.row
     for j in range(trees.boxes.shape[3]):
         if np.isnan(row[j]):
@@ -138,7 +138,7 @@ def write_path_of_copy(trees: Trees, t: int, search: Search) -> int:
 
 @helper
 def nearest_leaf(trees: Trees, t: int, weights: Array, search: Search, n_path: int) -> Any:
-    """Return the nearest leaf that is reached; of equally near ones, one in proportion to the walks that end there."""
+    """Return the nearest leaf reached; of equally near ones, draw one in proportion to the walks that end there."""
     nodes, counts, depths, path, row = search.nodes, search.counts, search.depths, search.path, search.row
     nodes[0], counts[0] = trees.heads[t]["root"], n_useful_walks(row, weights.size)
     depths[0] = 0 if n_path > 0 else _OFF_PATH
@@ -193,7 +193,7 @@ def n_useful_walks(row: Array, n_coordinates: int) -> int:
 
 @helper
 def is_only_copy(trees: Trees, t: int, node: Any) -> bool:
-    """Return True if the node, on the path of the row itself, is its leaf and holds one copy."""
+    """Return True if the node, which is on the path of the row itself, is the row's leaf and holds one copy."""
     return node != NO_NODE and is_leaf(node) and trees.copies[t, slot_of(node)] == 1
 
 

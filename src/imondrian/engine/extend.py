@@ -58,7 +58,7 @@ def extend(trees: Trees, t: int, x: Array, weights: Array) -> None:
 def add_copy(trees: Trees, t: int, leaf: int, x: Array) -> None:
     """Count x in the leaf of an equal point. If points are shared, the leaf then refers to the row of x.
 
-    So the row of a leaf is that of the newest copy, which leaves the window last.
+    So a leaf always refers to the row of its newest copy, which leaves the window last.
     """
     trees.copies[t, slot_of(leaf)] += 1
     if shares_points(trees):

@@ -3,9 +3,9 @@
 A shard contains the detectors of some keys. Detector k has the trees k * n_trees, ..., (k + 1) * n_trees - 1 of the
 shard, and item k of every other array. Each detector does what a `StreamDetector` with a window does, bit for bit.
 
-A group contains the rows of one key in a block, in the order of arrival. It has the counts of its detector before the
-block. If they are no longer those of the detector, an earlier, interrupted call has processed the group, and kernels
-skip it. So an interrupted block is completed by processing it again.
+A group contains the rows of one key in a block, in the order of arrival, and the counts that the key's detector had
+before the block. If the detector's counts have changed since, an earlier, interrupted call has processed the group, and
+kernels skip the group. So an interrupted block is completed by processing it again.
 """
 
 from typing import Any, NamedTuple
@@ -36,14 +36,14 @@ COUNTS = np.dtype(
         ("number", np.int64),  # number of the next point of the window
         ("next_step", np.int64),  # number of points after which weights and typical log sizes are updated next
         ("n_seen", np.int64),  # rows so far
-        ("n_skipped", np.int64),  # of them unusable
-        ("n_scored", np.int64),  # of them usable
+        ("n_skipped", np.int64),  # unusable rows so far
+        ("n_scored", np.int64),  # usable rows so far
     ]
 )
 GROUP = np.dtype(
     [
         ("detector", np.int64),  # index in the shard
-        ("first", np.int64),  # its rows are order[first:end]
+        ("first", np.int64),  # the rows of the group are order[first:end]
         ("end", np.int64),
         ("number", np.int64),  # `number` of the detector before the block
         ("n_seen", np.int64),  # `n_seen` of the detector before the block

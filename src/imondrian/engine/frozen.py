@@ -1,8 +1,8 @@
 """A compact copy of the trees for scoring many rows: a few words per node, breadth first, eight walks at a time.
 
-Split values are compared as integers in the same order (`ordered_key`): an integer comparison takes one cycle instead
-of six, and its result can be subtracted from a node number without a branch, which the CPU could not predict. Eight
-walks advance in lockstep (eight rows in one tree, or one row in eight trees), so that their cache misses overlap.
+Split values are converted to integers with the same order (`ordered_key`): an integer comparison takes one cycle
+instead of six, and its result can be subtracted from a node number without a branch, which the CPU could not predict.
+Eight walks advance in lockstep (eight rows in one tree, or one row in eight trees), so that their cache misses overlap.
 
 Measured on 2,000 rows in 100 trees of 256 points with 2 to 30 features: without the copy, four rows at a time (`depth`)
 take 2.1 to 2.8 times as long, one row at a time 4.8 to 6.8 times.

@@ -56,7 +56,7 @@ def counts_are_possible(tree: Trees) -> Iterator[Problem]:
     yield "the number of leaves does not fit the table", np.asarray(not 0 <= head["n_leaves"] <= n_slots)
     yield "a counter is negative", np.asarray(min(head["n_points"], head["n_owed"], head["next_kept"]) < 0)
     yield "a counter is too large", np.asarray(int(head["n_points"]) + int(head["n_owed"]) > MAX_COUNT)
-    yield "the key of the sample is above 1 or not a number", np.asarray(not -np.inf < head["log_key"] <= 0.0)
+    yield "the key of the sample is not in (0, 1]", np.asarray(not -np.inf < head["log_key"] <= 0.0)
 
 
 def unused_slots_are_zero(tree: Trees) -> Iterator[Problem]:
@@ -87,7 +87,7 @@ def _exists(node: Array, n_leaves: int) -> Array:
 
 
 def parents_and_children_agree(tree: Trees) -> Iterator[Problem]:
-    """Each child names its parent, the root none, and no node is a child twice."""
+    """Each child names its parent, the root names none, and no node is a child twice."""
     n_leaves = int(tree.heads[0]["n_leaves"])
     cuts, parents = tree.cuts[0, : max(n_leaves - 1, 0)], tree.parents[0]
     node = 2 * np.arange(len(cuts))
@@ -142,13 +142,13 @@ def times_increase(tree: Trees) -> Iterator[Problem]:
 
 
 def boxes_are_tight(tree: Trees) -> Iterator[Problem]:
-    """Each box is the union of its children's boxes."""
+    """Each box is the smallest one that contains its children's boxes."""
     cuts = tree.cuts[0, : max(int(tree.heads[0]["n_leaves"]) - 1, 0)]
     boxes = tree.boxes[0, : len(cuts)]
     lower = np.minimum(_bounds(tree, cuts["left"], LOWER), _bounds(tree, cuts["right"], LOWER))
     upper = np.maximum(_bounds(tree, cuts["left"], UPPER), _bounds(tree, cuts["right"], UPPER))
     yield (
-        "a box is not the union of those below",
+        "a box is not the smallest that contains those below",
         (boxes[:, LOWER] != lower).any(axis=1) | (boxes[:, UPPER] != upper).any(axis=1),
     )
 

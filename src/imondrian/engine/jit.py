@@ -68,7 +68,7 @@ def _in_helper_thread(function: Function) -> Function:
 
     @wraps(function)
     def run(*args: Any) -> Any:
-        # if this thread holds it, a helper thread would wait for this thread, which waits for the helper thread
+        # if this thread holds the lock, the helper thread would wait for this thread, which waits for the helper thread
         holds_lock = global_compiler_lock.is_locked()
         if holds_lock or current_thread() is not main_thread():
             return function(*args)

@@ -158,7 +158,7 @@ def with_capacity(trees: Trees, name: str, n_slots: int) -> Trees:
     if name == "rows" and trees.rows.shape[1] == 0:
         return trees._replace(rows=np.zeros(shape_of(field, trees.heads.size, n_slots, *widths), field.dtype))
     if name == "rows":
-        field = FIELDS["copies"]  # of the same type
+        field = FIELDS["copies"]  # the same type, and one item per slot
     if name == "points" and trees.rows.shape[1] > 0:
         return trees
     new = np.zeros(shape_of(field, trees.heads.size, n_slots, *widths), field.dtype)

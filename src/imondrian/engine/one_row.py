@@ -1,7 +1,8 @@
-"""The score of one row, without the set-up that pays off only for many rows; the same scores, bit for bit.
+"""The score of one row, without the set-up that pays off only for many rows.
 
-All trees are walked level by level (`prefetch.find_leaves`), except in `window_size_score_of_row`. Walking one tree
-after the other takes 1.4 to 2.1 times as long for `depth` (100 trees of 256 points, 2 to 25 features).
+The scores are equal, bit for bit, to those of the kernels for many rows. All trees are walked level by level
+(`prefetch.find_leaves`), except in `window_size_score_of_row`. Walking one tree after the other takes 1.4 to 2.1 times
+as long for `depth` (100 trees of 256 points, 2 to 25 features).
 """
 
 import numpy as np

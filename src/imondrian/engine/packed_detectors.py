@@ -94,7 +94,7 @@ def write_parents(trees: Trees, t: int) -> None:
 
 @helper
 def write_point(trees: Trees, t: int, x: Array) -> bool:
-    """Write x to its leaf, or count it if the leaf has the same point; return False if it has another point."""
+    """Write x to its leaf, or count it if the leaf has the same point; return False if that is impossible."""
     n_leaves = trees.heads[t]["n_leaves"]
     if n_leaves == 0:
         return False

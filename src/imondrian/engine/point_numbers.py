@@ -1,7 +1,7 @@
 """Number the distinct points of a forest, so that a model file contains each of them once.
 
-Points are found in a hash table with linear probing. An entry of it has the number and the hash of a point. A number
-stands for a row of the ring, or for the point of the first leaf that has this number.
+Points are found in a hash table with linear probing. An entry of the table has the number and the hash of a point. A
+number stands for a row of the ring, or for the point of the first leaf that has this number.
 """
 
 from typing import Any
@@ -42,13 +42,13 @@ def number_points(points: Array, n_leaves: Array, ring: Array, key: np.uint64, l
     numbers, hashes = index_of_ring(ring, rows, first_leaf, key)
     n_numbers = ring.shape[0]
     for t in range(points.shape[0]):
-        # True while every leaf has the same point as in the previous tree; then no search is needed
-        is_aligned = t > 0
+        # True while every leaf so far has the same point as in the previous tree; then no search is needed
+        is_repetition = t > 0
         for slot in range(n_leaves[t]):
             x = points[t, slot]
-            is_aligned = is_aligned and slot < n_leaves[t - 1]
-            is_aligned = is_aligned and is_numbered_row(x, leaves[t - 1, slot], ring, rows, first_leaf)
-            if is_aligned:
+            is_repetition = is_repetition and slot < n_leaves[t - 1]
+            is_repetition = is_repetition and is_numbered_row(x, leaves[t - 1, slot], ring, rows, first_leaf)
+            if is_repetition:
                 leaves[t, slot] = leaves[t - 1, slot]
                 continue
             x_hash = hash_of(x, key)

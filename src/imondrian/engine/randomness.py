@@ -1,4 +1,4 @@
-"""All random draws: each tree has its own 64-bit SplitMix stream, stored in the state next to its nodes."""
+"""All random draws: each tree has its own 64-bit SplitMix stream, stored in the tree's head."""
 
 import math
 from typing import Any

@@ -65,9 +65,9 @@ def rebuild_trees(trees: Trees, rows: Array, leaves: Array, is_referenced: Array
     leaves : array of shape (n_trees, n_slots)
         The row number of the point in each leaf.
     is_referenced : array
-        Output, False at first: which rows a leaf refers to.
+        Output, False at first: for each row, whether a leaf refers to it.
     position : array of two integers
-        Output: the tree and the slot of the problem; the slot is NONE if it concerns the whole tree.
+        Output: the tree and the slot of the problem; the slot is NONE if the problem concerns the whole tree.
     """
     order = np.empty(trees.cuts.shape[1], np.uint32)
     for t in range(trees.heads.size):
@@ -130,7 +130,7 @@ def check_nodes(trees: Trees, t: int) -> tuple[int, int]:
 
 @helper
 def write_leaves(trees: Trees, t: int, rows: Array, leaves: Array, is_referenced: Array) -> tuple[int, int]:
-    """Write the point of each leaf; check that its row exists and that it has copies."""
+    """Write the point of each leaf; check that the leaf's row exists and that the leaf has copies."""
     for slot in range(trees.heads[t]["n_leaves"]):
         number = leaves[t, slot]
         if not 0 <= number < rows.shape[0] or math.isnan(rows[number, 0]):
@@ -175,7 +175,7 @@ def write_order(trees: Trees, t: int, order: Array) -> int:
 
     A node comes before its children, and the left subtree before the right one. This is the order in which `build`
     creates nodes, so that memory is read sequentially. `write_parents` has checked that no node has two parents, so
-    each is reached once. The end of `order` is the stack of the nodes to visit.
+    each is reached at most once. The end of `order` is the stack of the nodes to visit.
     """
     n_done, top = 0, order.size
     if n_inner(trees, t) > 0 and not is_leaf(trees.heads[t]["root"]):

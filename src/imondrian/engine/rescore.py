@@ -39,7 +39,7 @@ def is_aligned(trees: Trees) -> bool:
 
 
 def trees_with_all_points(trees: Trees) -> Trees:
-    """Return trees that together hold all points: the first tree if all are aligned, otherwise all trees."""
+    """Return the first tree if all trees hold the same points in the same slots (`is_aligned`), otherwise all trees."""
     return slice_trees(trees, slice(1)) if is_aligned(trees) else trees
 
 

@@ -2,8 +2,8 @@
 
 The sample is a reservoir (Algorithm L of [Li1994], which draws the number of the next point it will accept, so that the
 points in between cost nothing). It stays uniform when points are forgotten: later points compensate for forgotten ones
-(random pairing, [Gemulla2008]). Copies are indistinguishable, so those in the sample are forgotten before those
-outside; the sample then holds fewer of them than a uniform one would.
+(random pairing, [Gemulla2008]). Copies are indistinguishable, so copies in the sample are forgotten before copies
+outside; the sample then holds fewer copies than a uniform sample would.
 """
 
 import math
@@ -48,7 +48,8 @@ def build_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> Non
 def draw_sample(trees: Trees, t: int, X: Array, max_samples: int) -> Array:
     """Show the rows of X to the empty tree t; return those it accepts.
 
-    A sample is a copy. Another thread may be writing to X, so values that are not within MAX_VALUE become 0.
+    If X has fewer than max_samples rows, X itself is returned. Otherwise the result is a copy, in which values that are
+    not within MAX_VALUE become 0, because another thread may be writing to X.
     """
     start_sample(trees, t, X.shape[0], max_samples)
     if X.shape[0] < max_samples:
@@ -204,7 +205,7 @@ def random_leaf(trees: Trees, t: int) -> int:
 
 @kernel
 def forget_points(trees: Trees, X: Array) -> None:
-    """Forget the rows of X in every tree. A row that is not in a tree's sample only changes its counters."""
+    """Forget the rows of X in every tree. A row that is not in a tree's sample only changes the tree's counters."""
     row, stack = new_placed_row(trees), np.empty(trees.cuts.shape[1] + 1, np.uint32)
     for t in range(trees.heads.size):
         for i in range(X.shape[0]):

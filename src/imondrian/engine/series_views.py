@@ -20,7 +20,7 @@ MAX_SECONDS = 1e12  # largest absolute time; beyond all dates, and differences a
 N_STEPS_AVERAGED = 100  # the typical step is the mean of about this many steps
 LONGEST_STEP = 4.0  # in typical steps; a longer step counts as one of this length
 HOLE = 100.0  # in typical steps; a longer step is a hole: the level before it says nothing about the next row
-LONGEST_LATE_RUN = 100  # after this many late rows in succession, the clock is assumed to have been set back
+LONGEST_LATE_RUN = 100  # after this many late rows in succession, the source is assumed to have set its clock back
 _LEVEL_WEIGHT = 1.0 - 0.5 ** (1.0 / HALF_LIFE)
 
 
@@ -51,7 +51,9 @@ def write_views(  # noqa: PLR0913, PLR0917
     mean_deviation : array of shape (N_VIEWS, n_features)
         The mean absolute deviation of about the latest N_VALUES_OF_DEVIATION values; 0 if not known.
     clock : array of shape (2,)
+        Its entries are `LAST` and `STEP`.
     counts : int64 array of shape (5,)
+        Its entries are `N_STEPS` to `LATE_RUN`.
     usual : array of shape (n_rows, N_VIEWS, n_features)
         Where the usual values are written; NaN if nothing is known yet.
     points : array of shape (n_rows, N_VIEWS * n_features)
@@ -70,7 +72,7 @@ def write_views(  # noqa: PLR0913, PLR0917
 
 @helper
 def _advance(time: float, clock: Array, counts: Array, level: Array) -> float:
-    """Move the clock to the time of the next row, unless it is late; return that time, NaN if not known."""
+    """Set the latest time to that of the next row, unless the row is late; return the row's time, NaN if not known."""
     last = clock[LAST]
     if math.isnan(time):
         time = clock[LAST] = _guessed_time(last, clock[STEP])

@@ -14,7 +14,7 @@ N_SEEN, N_SKIPPED, N_SCORED, N_DRIFTS, N_SHOWN = range(5)  # indices of the coun
 
 
 class Counted(NamedTuple):
-    """What a kernel counts a score in."""
+    """The arrays in which a kernel counts a row."""
 
     histogram: Array  # of the threshold
     clock: Array  # of that histogram

@@ -7,8 +7,8 @@ distribution with the mean and the variance of the excesses. The variance is shr
 distribution (shape 1), since the tail often contains few scores.
 
 Surprising scores come in runs. Only the first surprising score of a run has full weight; otherwise, a day of anomalies
-would make anomalies ordinary. The others have a small weight, so that a stream that has changed permanently becomes
-ordinary in time.
+would make anomalies ordinary. The others have a small weight, so that a stream that has changed permanently eventually
+becomes ordinary.
 """
 
 import math
@@ -35,7 +35,7 @@ RUN_LENGTH = 32.0  # surprising scores with fewer scores between them are a run
 RUN_WEIGHT = 1.0 / RUN_LENGTH  # weight of the surprising scores of a run after its first
 FULL_WEIGHT = 1.0
 _TAIL_SHARE = 0.1  # the tail: the highest scores with this share of the weight
-_MIN_TAIL = 0.25  # if the bins of the tail have at most this part of that share, the next lower bin is added
+_MIN_TAIL = 0.25  # if the bins of the tail have at most this part of _TAIL_SHARE, the next lower bin is added
 _PRIOR = 20.0  # number of scores with the variance of an exponential distribution that are added to the tail
 _MIN_EXCESS = 0.01  # lower bound of the mean excess, for scores that are all equal
 _MIN_SHAPE, _MAX_SHAPE = 0.7, 3.0

@@ -3,12 +3,12 @@
 Points are numbered as they arrive. Whether tree t *selects* point i depends only on the tree's hash key, i and the
 `Selection`: the same test decides whether to insert a point and whether to forget it when it leaves the window, so
 membership is not stored. The points of the window are stored in a ring buffer shared by all trees, point i in row i
-modulo its length; a row without a point is NaN.
+modulo the ring's length; a row without a point is NaN.
 
-If the trees share their points (`nodes.sharing_trees`), point i is in row i modulo the length of their table, where the
-trees that select it write it. The table has more rows than the window, as many more as a block can have. So when a row
-is reused, its old point left the window in an earlier block, and no tree holds it. Of copies that a tree holds, the
-leaf refers to the newest, which leaves the window last; it may have 0.0 where an older one has -0.0.
+If the trees share one table of points (`nodes.sharing_trees`), point i is in row i modulo the length of that table. The
+trees that select the point write it there. The table has room for the window and one block more. So when a row is
+reused, its old point left the window in an earlier block, and no tree holds it. If a tree holds copies of a point, the
+leaf refers to the newest copy, which leaves the window last; this copy may have 0.0 where an older one has -0.0.
 """
 
 import math
@@ -48,7 +48,9 @@ from imondrian.engine.score_formula import score_of_depth, score_of_log_size
 
 STEPS_PER_WINDOW = 8  # number of updates of weights and typical log sizes while a full window is replaced
 
-MAX_MEAN_DEPTH = 256  # of a tree from a file whose points are searched: no file can make the search slow
+# Points are not shared if the mean depth of the points of a tree exceeds this: finding them would take long, and a file
+# may contain any tree.
+MAX_MEAN_DEPTH = 256
 
 
 class Selection(NamedTuple):
@@ -128,8 +130,8 @@ def place_on_paths(trees: Trees, X: Array, paths: Paths, n_paths: int, scratch: 
 def is_selected(heads: Array, t: int, number: int, selection: Selection) -> bool:
     """Return True if tree t holds this point while it is in the window; the probability is `selection.share`.
 
-    Each stratum has one uniform number, and each of its points an interval of the length `share`: the point in whose
-    interval the number lies is selected, so at most one of the stratum.
+    For tree t, each stratum has one uniform number, and each point of the stratum has an interval of the length
+    `share`. The point whose interval contains the number is selected, so at most one point of a stratum is.
     """
     index, low, high = interval_of(number, selection)
     return low <= hashed_uniform(heads, t, index) < high
@@ -299,7 +301,7 @@ def score_log_sizes_and_slide(
 
 @kernel
 def step_length(number: int, window: int) -> int:
-    """Return the distance from a step to the next: an eighth of the window; until it is full, of the points so far."""
+    """Return the distance from a step to the next: an eighth of the window or, while it fills, of the points so far."""
     length = longest_step(number, window)
     return length if number < window else length - number % length
 
@@ -371,7 +373,7 @@ def share_points(trees: Trees, sharing: Trees, ring: Array, number: int, selecti
     """Write the points of `trees`, which hold points of the window, to `sharing`, which `sharing_trees` made from them.
 
     Return False if that is impossible: a leaf does not have as many copies as its tree selects in the window, or its
-    newest copy has other bits (0.0 instead of -0.0 or vice versa); or if a tree is so deep that it would take long.
+    newest copy has other bits (0.0 instead of -0.0 or vice versa); or if a tree is so deep that this would take long.
     """
     counts = np.empty(trees.copies.shape[1], np.int64)
     for t in range(trees.heads.size):

@@ -67,7 +67,7 @@ class FeatureLayout:
         return [*self._numbers, *self.categorical, *self.categorical]
 
     def last_coordinates(self, features: Array) -> Array:
-        """Return the last coordinate of each feature: that of a number, or the place of a category."""
+        """Return the last coordinate of each feature: the only one of a number, or the place of a category."""
         last = np.empty(self.n_features, np.intp)
         last[self._feature_of_coordinate] = np.arange(self.n_coordinates)  # of two coordinates, the later one remains
         return last[features]

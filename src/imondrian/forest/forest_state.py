@@ -87,7 +87,7 @@ class ForestState:
         """Return a state made from these arrays; arrays without the memory layout that kernels need are copied.
 
         The trees keep the slots they have and get more when points arrive, so that restoring a window takes no more
-        memory than the arrays, whatever its length. They also share their points only then.
+        memory than the arrays, whatever its length. The trees also begin to share their points only when points arrive.
         """
         fields = zip(trees, FIELDS.values(), strict=True)
         owned = Trees(*(as_owned_array(array, field.dtype) for array, field in fields))
@@ -227,7 +227,8 @@ class ForestState:
         self._n_spare -= n_rows  # the exact check below is slow and not needed for every point
         if self._n_spare >= 0:
             return
-        n_points, n_shown = self.n_points, max(self.n_shown, self.sampler.counts.n_points)  # joined forests count more
+        # after a join, the counts of categories cover the points of both forests, `n_shown` only those of the larger
+        n_points, n_shown = self.n_points, max(self.n_shown, self.sampler.counts.n_points)
         self._n_spare = -1
         if self.sampler.limit == NO_LIMIT and n_points + n_rows > MAX_POINTS:
             raise _too_many_points(n_points + n_rows)

@@ -62,8 +62,8 @@ class MondrianForest:
     -----
     A forest may be used from several threads. Calls that only read run at the same time; a call that changes the forest
     waits for them and runs alone. If a call is interrupted (Ctrl+C), all trees have been shown the same rows: the first
-    ones, up to some row. The increase of `n_points` (with a window, of `n_shown`) is their number. The same applies if
-    another thread writes to X while it is being learned and an InvalidInputError is raised.
+    ones, up to some row. The increase of `n_points` (with a window, of `n_shown`) is the number of these rows. The same
+    applies if another thread writes to X while it is being learned and an InvalidInputError is raised.
 
     Examples
     --------
@@ -511,10 +511,10 @@ class MondrianForest:
         """Return the ordinary values of features of each row, given its other features.
 
         In each tree, up to four walks start at the root and follow the row. At a cut on the feature, they are
-        distributed over the two sides. Of the leaves reached, the one nearest to the row in the other features gives
-        its value. A row that a tree holds is not compared with itself: one copy of it is left out. Nothing changes in
-        the forest, and the result depends only on the forest and the row. Not to be confused with the score
-        `kind="expected"`.
+        distributed over the two sides. Of the leaves reached, the one nearest to the row in the other features is
+        chosen, and the tree expects the value of its point. A row that a tree holds is not compared with itself: one
+        copy of it is left out. Nothing changes in the forest, and the result depends only on the forest and the row.
+        Not to be confused with the score `kind="expected"`.
 
         Parameters
         ----------
@@ -764,8 +764,8 @@ class MondrianForest:
     def _state_for(self, n_features: int) -> ForestState:
         """Return the state or, before the first point, an empty state for points with n_features features.
 
-        An empty state becomes that of the forest when its first rows have been checked, so that a refused call does not
-        fix the number of features.
+        An empty state becomes the forest's state only when its first rows have been checked, so that a refused call
+        does not fix the number of features.
         """
         if self._state is not None:
             return self._state

@@ -19,7 +19,7 @@ from imondrian.engine.randomness import LARGEST
 from imondrian.forest.feature_layout import FeatureLayout
 from imondrian.forest.inputs import as_weights
 
-RARITY_WEIGHT, PLACE_WEIGHT = 4.0, 2.0  # with "std"; a fair coin (0 or 1) would also have the weight 2
+RARITY_WEIGHT, PLACE_WEIGHT = 4.0, 2.0  # with "std"; a number that is 0 or 1, equally often, has the weight 2 as well
 
 
 class Scale(Protocol):
@@ -29,13 +29,13 @@ class Scale(Protocol):
 
     @property
     def moments(self) -> Array:
-        """Count, mean and sum of squared deviations of each number."""
+        """Count, mean and sum of squared deviations of each numeric feature."""
 
     def weights(self) -> Array:
         """Return the current weights."""
 
     def restart(self, X: Array, n_points: int) -> None:
-        """Discard all points and start again with these, a sample of n_points points."""
+        """Discard all points and start again with the rows of X, a sample of n_points points."""
 
     def update(self, X: Array) -> Array:
         """Add points one by one; return the weights after each of them, one row per point."""
@@ -168,7 +168,7 @@ class MixedScale:
         return known[1]
 
     def restart(self, X: Array, n_points: int) -> None:
-        """Discard all points and start again with these, a sample of n_points points."""
+        """Discard all points and start again with the rows of X, a sample of n_points points."""
         self._numbers.restart(self._numbers_of(X), n_points)
 
     def update(self, X: Array) -> Array:

@@ -126,7 +126,7 @@ def size_of_row(cache: ScoringCache, x: Array) -> float:
 
 
 def held_depth(cache: ScoringCache) -> Array:
-    """Score the point in every leaf slot of aligned trees (`is_aligned`) by path length: also its expected depth."""
+    """Score the point in every leaf slot of aligned trees (`is_aligned`) by path length (= expected depth)."""
     sums = np.zeros(int(cache.trees.heads["n_leaves"][0]))
     add_held_depths(cache.trees, sums)
     return _depth_scores(sums / cache.trees.heads.size)

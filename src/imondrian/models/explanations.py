@@ -15,7 +15,7 @@ from imondrian.forest.mondrian_forest import MondrianForest
 MISSING_TEXT = "missing"
 _MIN_SHARE = 0.05  # features with a smaller share are not named, except the first
 _EXACT = 2.0**53  # floats below this represent integers exactly
-_RANGE_DIGITS, _MAX_DIGITS = 3, 6  # significant digits of the bounds of a range
+_RANGE_DIGITS, _MAX_DIGITS = 3, 6  # least and greatest number of significant digits of the bounds of a range
 _ALWAYS_WITH_RANGE = 3  # this many reasons say what is expected, however small their shares are
 _COMMON = 0.1  # categories with at least this share are described by a percentage
 _AT: dict[View, str] = {"hour": " at this hour", "level": " given its recent level"}
@@ -188,9 +188,9 @@ def merged_parts(parts: Array, rows: Array, categorical: Collection[int]) -> lis
     """Merge the parts of neighbouring rows and sort them, largest first.
 
     Starting with the largest part of all, the neighbouring rows of the same feature are added as long as their parts
-    have the same sign and at least a third of that size; categories must also be the same, and missing numbers are not
-    merged with others. This is repeated with the largest part that is left, until no part is left. So the absolute
-    sizes have the same sum as before.
+    have the same sign and at least a third of the largest part; categories must also be the same, and missing numbers
+    are not merged with known ones. This is repeated with the largest part that is left, until no part is left. So the
+    absolute sizes have the same sum as before.
 
     Parameters
     ----------

@@ -411,7 +411,7 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
 
 
 def _checked_indicators(indicators: Any, forest: MondrianForest) -> tuple[int, ...]:
-    """Check the stored columns with indicators: they must be numeric; the indicators must be the last columns."""
+    """Check which columns have indicators: these columns must be numeric, and the indicators the last columns."""
     if not isinstance(indicators, list):
         raise ValueError(f"the indicators must be a list, but are {indicators!r:.200}.")  # noqa: TRY004
     n_columns, categorical = forest.n_features or 0, set(forest.categorical)

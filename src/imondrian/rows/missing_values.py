@@ -66,9 +66,10 @@ def without_gaps(points: Array, fill: Array, indicators: list[int]) -> Array:
 
 
 def without_indicators(parts: Array, indicators: list[int]) -> Array:
-    """Return the parts of the columns in a score, each including the part of its indicator.
+    """Return the part of each column in the score of each row, including the part of the column's indicator.
 
-    The absolute part of an indicator is added to that of its column, whose sign does not change.
+    The absolute part of the indicator is added to the absolute part of the column. The sign of the column's part does
+    not change.
     """
     if not indicators:
         return parts

@@ -28,9 +28,10 @@ def columns_of(X: Any) -> list[Any]:
 
 
 def as_table(X: Any, *, has_categories: bool) -> Any:
-    """Return a data frame unchanged, and rows as an array: of objects if there is text, or if there are categories.
+    """Return a list of rows as an array, of objects if there is text or categories; return anything else unchanged.
 
-    Objects keep integers exact: in an array of numbers, integers beside floats become floats and can lose digits.
+    Objects keep integers exact: in an array of numbers, if one value is a float, all integers become floats and can
+    lose digits.
     """
     is_rows = isinstance(X, Sequence) or hasattr(X, "__array__")
     if is_frame(X) or isinstance(X, (np.ndarray, str, bytes)) or not is_rows:
@@ -72,7 +73,7 @@ def categorical_columns(X: Any, categorical: Any, names: Sequence[Any] | None) -
     Raises
     ------
     InvalidInputError
-        If a column does not exist.
+        If X does not have two dimensions, or if `categorical` is invalid or names a column that does not exist.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def categorical_columns(X: Any, categorical: Any, names: Sequence[Any] | None) -
 
 
 def is_auto_or_empty(categorical: Any) -> bool:
-    """Return True if `categorical` is text, such as "auto", or empty: then no column of numbers is a category."""
+    """Return True if `categorical` is text, such as "auto", or empty: then no numeric column is categorical."""
     return isinstance(categorical, str) or len(categorical) == 0
 
 

@@ -40,9 +40,9 @@ def reads_iterables_first(method: Method) -> Method:
 
 
 def rows_in_memory(X: Any) -> Any:
-    """Return a list of the rows of an iterable; return tables, and what is not iterable, unchanged.
+    """Return a list of the rows of an iterable; return data in memory, and what is not iterable, unchanged.
 
-    A memoryview becomes an array: Python cannot iterate over some of them, such as those with two dimensions.
+    A memoryview becomes an array: Python cannot iterate over some memoryviews, such as those with two dimensions.
     """
     X = _without_view(X)
     if isinstance(X, _IN_MEMORY) or is_frame(X) or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
@@ -231,7 +231,7 @@ class RowConverter:
 
 
 def _as_list(x: Any) -> Any:
-    """If a row is an array, or a sequence other than a tuple, return it as a list; return anything else unchanged."""
+    """Return an array, or a sequence other than a tuple or text, as a list; return anything else unchanged."""
     if isinstance(x, (list, tuple)):
         return x
     if hasattr(x, "tolist"):
@@ -252,7 +252,7 @@ def _check_all_present(names: list[Any], present: list[Any]) -> None:
 
 
 def _check_new_names(names: list[Any]) -> None:
-    """Raise if two names would be the same in a model file, or if a name could not be restored from one."""
+    """Raise if two names would be the same in a model file, or if a name could not be restored from the file."""
     seen: dict[str, Any] = {}
     for name in names:
         if not isinstance(name, (str, int, float)):

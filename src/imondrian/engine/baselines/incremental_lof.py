@@ -27,9 +27,9 @@ FIELDS = {
     "features": Field(np.float64, ("feature", "row")),
     # the neighbours of a row, in any order: all rows have min(k, rows - 1) neighbours in their first slots
     "neighbours": Field(np.int64, ("row", "slot")),
-    "squares": Field(np.float64, ("row", "slot")),  # squared distances to them
+    "squares": Field(np.float64, ("row", "slot")),  # squared distances of the row from these neighbours
     "farthest": Field(np.int64, ("row",)),  # slot of the farthest neighbour; among equally far ones, the latest row
-    "k_squares": Field(np.float64, ("row",)),  # squared k-distance: that of the farthest
+    "k_squares": Field(np.float64, ("row",)),  # squared k-distance: the squared distance of the farthest neighbour
     "densities": Field(np.float64, ("row",)),  # local reachability density; 0 in unused rows
     "factors": Field(np.float64, ("row",)),  # local outlier factor
     # the rows that have this row as a neighbour: a linked list of entries k * row + slot
@@ -188,7 +188,7 @@ def replace_farthest(tables: Tables, row: int, n_neighbours: int, other: int, sq
 
 @helper
 def offer_to_all(tables: Tables, row: int) -> None:
-    """Add the new row to the neighbours of all rows, while no row has k of them."""
+    """Add the new row to the neighbours of all other rows, none of which has k neighbours yet."""
     for other in range(row):
         add_neighbour(tables, other, row - 1, row, tables.new_squares[other])
         link(tables, other, row - 1)
@@ -273,7 +273,7 @@ def reachability_density(tables: Tables, row: int, n_neighbours: int) -> float:
 
 @helper
 def outlier_factor(tables: Tables, row: int, n_neighbours: int, density: float) -> float:
-    """Return the mean density of the neighbours over that of the row; 1 without any (Definition 7 of [Breunig2000])."""
+    """Return the neighbours' mean density / the row's density; 1 without neighbours (Definition 7 of [Breunig2000])."""
     if n_neighbours == 0:
         return 1.0
     total = 0.0

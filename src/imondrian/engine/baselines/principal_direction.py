@@ -18,7 +18,7 @@ def write_principal_directions(
 ) -> None:
     """Write the first eigenvector of diag(scatter) + weight * row row^T and its eigenvalue, for each row.
 
-    The largest scatter must be the first.
+    The first value of `scatter` must be the largest.
     """
     for i in range(rows.shape[0]):
         if weight == 0.0:

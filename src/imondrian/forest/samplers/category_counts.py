@@ -93,7 +93,7 @@ class CategoryCounts:
             return
         self.reserve(X.shape[0])
         if leaving.shape[0] == 0 and int(self._table.n_used.max()) + X.shape[0] > self._max_entries:
-            copied = CategoryTable(*(array.copy() for array in self._table))  # categories may be dropped from it
+            copied = CategoryTable(*(array.copy() for array in self._table))  # categories may be dropped from the copy
             write_rarities_and_count(copied, X, leaving, self._sample_size, self._max_entries)
             return
         arguments = (self._table, X, leaving, self._sample_size, self._max_entries)
@@ -152,7 +152,7 @@ class CategoryCounts:
         return float(row[0, 0])
 
     def joined(self, arrays: dict[str, Array]) -> Self:
-        """Return the counts of these points and those of another forest, whose `state` is given."""
+        """Return the sum of these counts and those of another forest, given as the arrays that `state` returned."""
         both = type(self)(self.n_categorical, self._sample_size, self._max_entries)
         both.add(self.state())
         both.add(arrays)
@@ -161,7 +161,7 @@ class CategoryCounts:
     def widened(self, codes: list[float], n_points: int) -> Self:
         """Return counts with more categorical features, in which all n_points points have the given codes."""
         wider = type(self)(self.n_categorical + len(codes), self._sample_size, self._max_entries)
-        n_points = self.n_points if self.n_categorical else n_points  # joined forests may have more points than a tree
+        n_points = self.n_points if self.n_categorical else n_points  # in joined forests, more than in any tree
         entries = [self.entries(k) for k in range(self.n_categorical)]
         n_each = min(n_points, 1)  # no category has a count of 0
         entries += [(np.full(n_each, code), np.full(n_each, n_points)) for code in codes]

@@ -198,7 +198,7 @@ class Reservoir:
         return partial(samples_are_possible, max_samples=self.limit)
 
     def _check_presence(self, trees: Trees, X: Array) -> None:
-        """Raise InvalidInputError if a tree cannot have been shown all rows of X, or X has too many of a category."""
+        """Raise InvalidInputError if a tree cannot have been shown all rows of X, or X has a category too often."""
         uncounted = self.counts.uncounted_row(X)
         if uncounted is not None:
             raise not_held_error(X, uncounted)

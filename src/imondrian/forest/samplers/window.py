@@ -273,7 +273,7 @@ class Window:
         return int(np.count_nonzero(~np.isnan(self.ring[self._slots(first, end), 0])))
 
     def _slots(self, first: int, end: int) -> Array:
-        """Return the rows of the ring for the numbers first, ..., end - 1 that are still in it."""
+        """Return the rows of the ring for those of the numbers first, ..., end - 1 that have not left the window."""
         return np.arange(max(first, self.number - self.length, 0), min(end, self.number)) % self.length
 
     def points_and_copies(self, trees: Trees) -> tuple[Array, Array]:
@@ -410,7 +410,7 @@ class Window:
         self.updates.apply(update, _on_all if n_rows == 1 else on_trees)
 
     def _plan_steps(self, trees: Trees, X: Array, scale: Scale) -> tuple[StepPlan, int, Array]:
-        """Return the steps during the next rows, and the values of `next_step` and of the moments after them."""
+        """Return the steps during the next rows, and the values of `next_step` and of the moments after these rows."""
         if self.next_step > self.number + X.shape[0]:
             return self._plan_without_steps(trees, scale.weights()), self.next_step, scale.moments
         ahead, next_step, positions, weights = scale.copy(), self.next_step, [], [scale.weights()]
@@ -515,8 +515,8 @@ def capacity(length: int, selection: Selection) -> int:
     """Return the number of slots that a tree needs for the points of a window that it selects.
 
     A window overlaps at most ceil((length - 1) / stratum) + 1 strata, and a tree holds at most one point of each. If
-    points are selected independently, a tree exceeds the number, at any given time, with a probability below exp(-60):
-    Chernoff's bound for a Poisson variable.
+    points are selected independently, the probability that a tree selects more points than it has slots, at any given
+    time, is below exp(-60) (Chernoff's bound for a Poisson variable).
     """
     if selection.stratum > 1:
         return min((length + selection.stratum - 2) // selection.stratum + 1, length)
