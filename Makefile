@@ -24,9 +24,10 @@ test: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n $(JOBS) tests/engine -m "not compiled"
 
 # The library, its adapters, the command line and the service with exactly the lowest versions that pyproject.toml
-# declares, in an environment of its own. Warnings are not errors here: old versions get them from newer dependencies.
-# River is left out, because its lowest version needs newer versions of numpy and numba. So are one check of
-# scikit-learn 1.6, which subtracts a mean from integers, and one bound on memory, which an old pydantic exceeds.
+# declares, in an environment of its own. Warnings are not errors here, because old packages cause warnings in newer
+# versions of their own dependencies. River is left out, because its lowest version needs newer versions of numpy and
+# numba. Also left out are a check of scikit-learn 1.6 that subtracts a mean from integers, and a bound on memory that an
+# old pydantic exceeds.
 LOWEST := .venv-lowest
 LOWEST_EXTRAS := experiments onnx pyod serve spark
 LOWEST_TESTS := tests/engine tests/fleet tests/tables tests/plots tests/report tests/cli tests/service $(filter-out tests/test_river.py \

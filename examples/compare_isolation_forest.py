@@ -1,7 +1,8 @@
 """IsolationMondrianForest and IsolationForest: a set where the choice does not matter, and two where it does.
 
-Nothing is downloaded: two sets come with scikit-learn, and two moons are generated as in the paper. The measure is the
-area under the ROC curve: 1 is a perfect ranking, 0.5 is random. Both models have their default settings.
+Nothing is downloaded: two sets come with scikit-learn, and the set "two moons" is generated as in the paper.
+The measure is the area under the ROC curve: 1 is a perfect ranking, 0.5 is random. Both models have their default
+settings.
 
 python examples/compare_isolation_forest.py
 """

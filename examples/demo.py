@@ -27,17 +27,19 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     write_orders(FOLDER / "orders.csv")
     write_sensor(FOLDER / "sensor.csv")
-    orders = [FOLDER / name for name in ("orders.csv", "scored.csv", "report.html", "model.imf")]
-    outputs = ("-o", orders[1], "--report", orders[2], "--save", orders[3])
-    run("detect", orders[0], "--id", "order", "--time", "created", *outputs)
-    scored = pl.read_csv(orders[1])
+    orders, scored_file, report, model = (
+        FOLDER / name for name in ("orders.csv", "scored.csv", "report.html", "model.imf")
+    )
+    outputs = ("-o", scored_file, "--report", report, "--save", model)
+    run("detect", orders, "--id", "order", "--time", "created", *outputs)
+    scored = pl.read_csv(scored_file)
     scores, is_anomaly = scored["anomaly_score"].rank("ordinal", descending=True), scored["is_anomaly"]
     ranks = ", ".join(str(rank) for rank in sorted(scores[i] for i in MISTAKES))
     print(f"\nThe {len(MISTAKES)} orders with a mistake have the ranks {ranks} among {N_ORDERS:,} orders;")
     print(f"{sum(is_anomaly[i] for i in MISTAKES)} of the {is_anomaly.sum()} anomalies are these orders.\n")
     run("watch", FOLDER / "sensor.csv", "--time", "time", "--explain", show=print_anomalies)
     print("\nThe sensor data have faults of four minutes at 2026-01-02T09:20 and 2026-01-02T19:20.")
-    print(f"\nOpen {orders[2].resolve()}")
+    print(f"\nOpen {report.resolve()}")
 
 
 def write_orders(path: Path) -> None:

@@ -12,7 +12,7 @@ from imondrian import IncidentEvent, StreamDetector
 
 SENSORS = ["load", "temperature", "vibration"]
 MINUTES = 7 * 24 * 60
-FAULTS = {  # first minute, last minute
+FAULTS = {  # the first minute of each, and the first minute after it
     "a bearing wears: the vibration rises": (3_200, 3_260),
     "the cooling fails: the machine is hot without load": (5_800, 5_830),
     "the temperature sensor is stuck at 0": (8_400, 8_420),

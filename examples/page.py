@@ -39,7 +39,7 @@ CHANNELS = {"web": 0.6, "shop": 0.3, "phone": 0.1}
 class View(NamedTuple):
     """A screenshot of a detector with the explanation of one of its points."""
 
-    options: dict[str, Any]  # of the page
+    options: dict[str, Any]  # of the browser page: size of the window, colour scheme, touch screen
     detector: str = "pumps"
     point: str = "733"
 

@@ -16,7 +16,7 @@ from imondrian.experiments.worker_pool import ParallelMap
 COLUMNS = ("check", "set", "method", "seed", "part", "auc")
 PARTS = {"batch": ("train", "test"), "online": STAGES}
 _BUDGET_FACTOR = 2.0  # times the normal budget, because the range of only a few results explains little
-_SEEDS = range(1_000, 1_040)  # not used in the tables
+_SEEDS = range(1_000, 1_040)  # other seeds than those of the tables
 
 
 class Check(NamedTuple):

@@ -10,7 +10,7 @@ from imondrian.forest.mondrian_forest import MondrianForest
 
 
 class ForestDetector:
-    """A Mondrian forest with one of its scores, which stores its rows to score them again.
+    """A Mondrian forest that computes one of its scores, and stores the rows to score them again.
 
     Parameters
     ----------

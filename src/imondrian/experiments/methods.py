@@ -53,7 +53,7 @@ def _forest(max_samples: int | None, kind: Kind, scale: Literal["std"] | None, s
 
 
 def _ours(max_samples: int | None, *variants: tuple[Kind, Literal["std"] | None]) -> dict[str, Method]:
-    """Return our additions to the paper: other scores, and weights by standard deviation."""
+    """Return our additions to the paper: other scores, and features weighted by one over their standard deviations."""
     return {
         f"{kind}{'-std' if scale else ''}": Method(
             f"ours: {kind}{', std' if scale else ''}", partial(_forest, max_samples, kind, scale), is_ours=True

@@ -59,6 +59,6 @@ def measure_stages(data: Dataset, stages: Sequence[Array], method: Method, seed:
         (detector.fit if number == 1 else detector.extend)(data.X[stage])
         scores = detector.learned_scores()
         seconds = perf_counter() - start
-        figures = {"n_rows": len(so_far), "auc": auc(data.y[so_far], scores), "seconds": seconds}
-        rows.append({"part": str(number)} | figures)
+        measured = {"n_rows": len(so_far), "auc": auc(data.y[so_far], scores), "seconds": seconds}
+        rows.append({"part": str(number)} | measured)
     return rows

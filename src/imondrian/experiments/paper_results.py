@@ -25,7 +25,7 @@ class TableCell(NamedTuple):
     part: str  # "train" or "test" in Table II, a stage in Table III
 
 
-TITLES = {  # of data sets, as in the paper
+TITLES = {  # of data sets; the titles of the paper's sets are those in the paper
     "wbc": "WBC",
     "pima": "Pima",
     "thyroid": "Thyroid",

@@ -1,7 +1,8 @@
 """The compared systems as implemented in the authors' published scripts, only to explain Table III.
 
-These implementations differ from the descriptions of the systems. With the stages of the scripts, they give the paper's
-results to two digits, except for some results on Satellite. The package `baselines` has the systems as described.
+These implementations differ from the descriptions of the systems. With the stages of the scripts, those of LOF and
+osPCA give the paper's AUC values to two decimal places (the paper truncates them), except for some of osPCA on
+Satellite. The package `baselines` has the systems as described.
 """
 
 from abc import ABC, abstractmethod
@@ -143,7 +144,7 @@ class PublishedOsPCA1(PublishedScript):
     """OsPCA1 of the published script.
 
     It differs from its description: instead of the outer product of the row, its squared length is added to every entry
-    of the matrix, and the copies of the row do not change the mean. The "covariance" may therefore not be positive
+    of the matrix, and the copies of the row do not change the mean. The "covariance" is therefore not always positive
     semidefinite, and the power method may end at a negative eigenvalue.
     """
 

@@ -16,7 +16,7 @@ from imondrian.experiments.worker_pool import ParallelMap
 
 COLUMNS = ("set", "method", "mode", "seed", "n_rows", "auc", "average_precision", "seconds")
 MIN_ANOMALIES = 30
-Outcome = tuple[Array, Array]  # which rows are anomalies, and the scores of all rows
+Outcome = tuple[Array, Array]  # of the rows that are scored: which of them are anomalies, and their scores
 
 
 def run(
@@ -42,7 +42,7 @@ def _cell(data: Dataset, method: Method, seeds: Sequence[int], max_rows: int, bu
 
 
 def chosen_rows(data: Dataset, seed: int, max_rows: int) -> Array:
-    """Draw up to `max_rows` rows with the set's share of anomalies, but with at least 30 anomalies (or all)."""
+    """Draw up to `max_rows` rows with the set's share of anomalies, but at least 30 anomalies (or all that it has)."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(data.y))
     anomalies, normal = order[data.y[order] == 1], order[data.y[order] == 0]

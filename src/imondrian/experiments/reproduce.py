@@ -61,7 +61,7 @@ class Job(NamedTuple):
 
 
 class Experiment(NamedTuple):
-    """An experiment: the data sets and methods it can use, and the function that runs it."""
+    """An experiment: what runs it, whether it has anything to run, and the data sets and methods that it can use."""
 
     run: Callable[[Job], None]
     has_work: Callable[[Job], bool]
@@ -92,7 +92,7 @@ def reproduce(what: str, plan: Plan, progress: StepProgress) -> Path:
             experiment.run(
                 job._replace(progress=subprogress(progress, n_done / len(runnable), (n_done + 1) / len(runnable)))
             )
-            page = write_page(plan.output)  # now, in case the next experiment is interrupted
+            page = write_page(plan.output)  # after each experiment, in case the next experiment is interrupted
     return page
 
 

@@ -15,7 +15,7 @@ Split = tuple[Array, Array]  # rows to fit on, rows to test
 
 
 def n_folds_of(data: Dataset, n_folds: int) -> int:
-    """Return the number of folds for a set, which must not exceed the size of its smaller class."""
+    """Return the number of folds for a set; raise InvalidInputError if its smaller class has fewer rows than that."""
     n_folds = min(n_folds, FEWER_FOLDS.get(data.name, n_folds))
     n_smaller = int(min(data.y.sum(), (data.y == 0).sum()))
     if n_folds > n_smaller:

@@ -30,10 +30,10 @@ class IncrementalLOF:
     """The local outlier factor of a stream; after every row, the factors equal those computed from scratch.
 
     Insertion as in [Pokrajac2007], with the factors of [Breunig2000] as computed by scikit-learn: exactly k neighbours
-    (or all other rows, if there are at most k), and 1e-10 added to a mean reachability distance. Unlike the paper: of
-    equally distant neighbours only the earlier rows are used, not all, so that many copies cost no more than other
-    rows; if a recomputed value is unchanged, no other row is updated because of it; the neighbours of a new row are
-    found by scanning all rows, where the paper uses an index.
+    (or all other rows, if there are at most k), and 1e-10 added to a mean reachability distance. Differences from
+    [Pokrajac2007]: of equally distant neighbours only the earlier rows are used, not all, so that many copies cost no
+    more than other rows; if a recomputed value is unchanged, no other row is updated because of it; the neighbours of a
+    new row are found by scanning all rows instead of with an index.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class IncrementalLOF:
         return self._tables
 
     def _with_capacity_for(self, points: Array) -> Tables:
-        """Return tables with space for these rows and one scratch row, for scoring; growing at least doubles them."""
+        """Return tables with space for these rows and a scratch row for scoring; if they grow, they at least double."""
         needed = self._n_rows + len(points) + 1
         if self._tables is None:
             return empty_tables(max(needed, _INITIAL_CAPACITY), self.n_neighbors, points.shape[1])

@@ -10,9 +10,9 @@ from imondrian.experiments.baselines.principal_direction import DirectionDetecto
 class OversamplingPCA(DirectionDetector):
     """Scores a row by how far its copies turn the first principal direction, computed by the power method.
 
-    [Yeh2009]. n rows with mean m and second moments Q = A^T A / n, together with r n copies of a target x, have the
+    [Yeh2009]. n rows (those of A) with mean m and second moments Q = A^T A / n, and r n copies of a target x, have the
     mean m' = (m + r x) / (1 + r) and the covariance (Q + r x x^T) / (1 + r) - m' m'^T; the score is 1 - |cosine| of the
-    angle between its first eigenvector and that of Q - m m^T. Rows are not actually copied. Unlike the paper: the power
+    angle between its first eigenvector and that of Q - m m^T. Rows are not actually copied. Unlike [Yeh2009], the power
     method starts slightly off the old direction and runs until no component of the direction changes by more than 1e-12
     (at most 1000 steps); the authors' program stops when the eigenvalue converges (at most 500 steps).
 

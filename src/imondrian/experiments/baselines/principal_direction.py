@@ -95,7 +95,7 @@ class Targets(NamedTuple):
     """
 
     coordinates: Array
-    scatter: Array  # of all learned rows along each axis, largest first; zeros if they are all equal
+    scatter: Array  # of all learned rows along each axis, largest first; zeros if all rows are equal
     n_others: int  # rows that a target is compared with
     removal_weight: float  # scatter of the others = scatter of all learned rows + this times a target's outer product
     stretch: float  # ratio of a target's deviation from the mean of the others to its deviation from the mean of all
@@ -158,14 +158,15 @@ class LearnedRows:
 def outlierness(before: Array, after: Array) -> Array:
     """Return 1 - |cosine| for each pair of unit directions.
 
-    Computed as half their squared distance after aligning their signs, which is accurate for small angles.
+    It is computed as half the squared distance of the directions, after one of them is reversed if their cosine is
+    negative: this is accurate for small angles.
     """
     sign = np.where((before * after).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0)
     return np.minimum(0.5 * ((before - sign * after) ** 2).sum(axis=1), 1.0)
 
 
 def principal_directions(targets: Targets, weight: float) -> tuple[Array, Array]:
-    """Return, for each target, the first principal direction of the scatter plus `weight` times its outer product.
+    """Return, for each target x, the first principal direction of the scatter plus ``weight * x x^T``.
 
     The directions are unit rows in the coordinates of the targets, computed by the power method. The scatter along each
     direction is returned, too.

@@ -82,7 +82,7 @@ def text_width(texts: Sequence[str], size: float) -> float:
 
 
 def legend_columns(handles: Sequence[Artist]) -> int:
-    """Return the number of columns in which a legend fits below the panels."""
+    """Return the largest number of columns with which a legend is not wider than the page."""
     widths = [_HANDLE + text_size(str(handle.get_label()), TEXT_SIZE)[0] for handle in handles]
     n_columns = len(handles)
     while n_columns > 1 and _width(np.array_split(widths, n_columns)) > _POINTS_PER_INCH * PAGE_WIDTH:

@@ -50,7 +50,7 @@ def method_title(method: Method) -> str:
 
 
 def dataset_title(name: str) -> str:
-    """Return the title of a data set as in the paper."""
+    """Return the title of a data set; for a set of the paper, its title there."""
     return TITLES.get(name, name)
 
 

@@ -30,8 +30,8 @@ A difference counts if it is larger than both {POINTS} points and {DEVIATIONS:.0
 (Table III gives no standard deviations). For each difference, checks measure the effect of possible causes. A check
 explains a figure of the paper if the figure lies between the lowest and the highest result of the check or, if the
 check has fewer than {_MIN_RESULTS} results, within {POINTS} points of this range. Each method on each set has one
-explanation: the check that explains the most figures. If two checks explain equally many, it is the check whose results
-are closer to the paper's figures."""
+explanation: the check that explains the most figures or, if two checks explain equally many, the one whose results are
+closer to the paper's figures."""
 
 
 def _differences(name: str, records: Mapping[str, Record]) -> str:

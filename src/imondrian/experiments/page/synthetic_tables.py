@@ -13,7 +13,7 @@ def synthetic_section(record: Record) -> str:
 
 The paper's sets in the plane, each with 45 outliers. Circles are rows labelled normal, and triangles are rows labelled
 as anomalies; the region labelled normal is grey. The last columns show a score of our own: `size`, with features
-weighted by standard deviation.
+weighted by one over their standard deviations.
 
 ![Scores and labels of iMForest, iForest and ours on each set](reproduction/batch_plane.png)
 
