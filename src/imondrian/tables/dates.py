@@ -98,7 +98,7 @@ def format_for_model(cells: pl.Series, date_format: DateFormat | None) -> DateFo
     cells : polars.Series
         A column of the table, or of its first batch.
     date_format : DateFormat or None
-        The format of the model; None if it was fitted on a column with the type of a date.
+        The format of the model; None if the model was fitted on a column with the type of a date.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def _times_of(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
 
 
 def as_datetimes(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
-    """Parse dates and times that are text; null where a cell is not in this format."""
+    """Parse dates and times that are text, null where a cell is not in this format; return other dates unchanged."""
     if cells.dtype != pl.String or date_format is None:
         is_date = cells.dtype in (pl.Date, pl.Datetime, pl.Time)
         return cells if is_date else pl.Series(cells.name, [None] * cells.len(), pl.Datetime)

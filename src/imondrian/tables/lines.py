@@ -13,7 +13,7 @@ BLOCK_BYTES = 2**16
 CONTEXT_BYTES = 256  # number of bytes before a position that are stored to recognise the position later
 _BLOCKS_AHEAD = 1  # number of blocks to read while another one is processed
 _MAX_LINES = 1024  # per batch; with shorter batches, the trees would be loaded into the cache more often
-_MAX_LINE_BYTES = 2**26
+_MAX_LINE_BYTES = 2**26  # a longer line is split into several
 _PAUSE = b""  # takes the place of a block if none has arrived for a while
 _SIGNAL_SECONDS = 0.5  # how long a signal, or a pause, may stay unnoticed
 

@@ -87,8 +87,9 @@ def time_format_of(value: Any) -> TimeFormat | None:
 def seconds_of_column(column: pl.Series) -> tuple[Array, TimeFormat | None]:
     """Return the times in a column of a table, and how they are written; NaN where a cell is not a time.
 
-    If no single format fits the column, the format is that of the first value that is a time with a date, or else that
-    of the first time of day. If there is neither, or if the type of the column is date or datetime, the format is None.
+    If no single format fits the column, the format is that of the first time with a date among the first 100 distinct
+    values, or else of the first time of day among them. If there is neither, or if the type of the column is date or
+    datetime, the format is None.
     """
     if column.dtype in (pl.Date, pl.Datetime):
         return _seconds_of_dates(column), None
