@@ -7,7 +7,7 @@ import polars as pl
 from imondrian.base.errors import InvalidInputError
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_DATES = (  # of several that fit equally well, the first is used
+_DATES = (  # if several fit equally well, the first of them is used
     "%Y-%m-%d",
     "%Y/%m/%d",
     "%Y.%m.%d",
@@ -34,8 +34,8 @@ _LIKE_DATE = (
 _LIKE_TIME = r"(?:(?:^|[ T])\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[ap]m)?)?"
 _ZONE = r"(?: ?Z| ?UTC|[+-]\d{2}:?\d{2})$"
 _SHORT_YEAR = r"^\d{1,2}[-/.]\d{1,2}[-/.]\d{2}(?: |$)"
-_EPOCH = "1970-01-01 "  # is put before times without a date, to parse them
-_N_SAMPLED = 50
+_EPOCH = "1970-01-01 "  # added before times without a date, so that they can be parsed
+_N_SAMPLED = 50  # number of values from which the possible formats are found
 _MIN_SHARE = 0.9  # of the values of a column that must be dates
 
 

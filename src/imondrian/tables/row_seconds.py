@@ -11,7 +11,7 @@ from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.tables.cells import MISSING_TEXTS, as_cell, without_missing_texts
 from imondrian.tables.dates import DateFormat, as_datetimes, is_known_format, recognise_dates, related_formats
 
-_UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # number in a second
+_UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # per second
 _UNITS_OF_DATES = {"ms": 1e3, "us": 1e6, "ns": 1e9}
 _MILLISECONDS = pl.Datetime("ms")
 _LARGEST = 1e11  # the year 5138 in seconds: a larger number is in a smaller unit

@@ -124,7 +124,7 @@ def _without_lines(pieces: Iterator[_Piece], n_lines: int) -> Iterator[_Piece]:
 
 
 def _find_separator(text: TextSource, pieces: Iterator[_Piece]) -> tuple[str, Iterator[_Piece]]:
-    """Return the separator, which the first records determine if it is not given, and an iterator of all pieces."""
+    """Return the separator (if it is not given, that of the first records) and an iterator of all pieces."""
     if text.separator is not None:
         return text.separator, pieces
     separators = "".join(SEPARATORS)
@@ -158,7 +158,7 @@ def _read_header(text: TextSource, separator: str, block: bytes) -> tuple[_Colum
 
 
 def _check_pending(text: TextSource, cutter: RecordCutter, record: str, *, is_last: bool) -> None:
-    """Raise an error if the pending record is too long, or if the text ends inside its quotes; `record` names it."""
+    """Raise an error if the pending record is too long or its quotes are not closed; `record` is its name in errors."""
     if cutter.is_in_quotes and (is_last or cutter.n_pending > MAX_RECORD_BYTES):
         limit = "before the end" if is_last else f"within {_MAX_RECORD}"
         raise InvalidInputError(f"{text.name}: {record} has a field whose opening quote is not closed {limit}.")

@@ -17,7 +17,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 
 _MAX_PENDING = 16  # events in the queue; while it is full, the stream is not read
-_SIGNAL_SECONDS = 0.5  # how long a signal may stay unnoticed
+_SIGNAL_SECONDS = 0.5  # longest time until a signal is noticed
 _KILL_SECONDS = 5.0  # how long to wait for a killed process to end
 
 

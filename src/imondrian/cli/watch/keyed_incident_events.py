@@ -11,8 +11,8 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.keys import Key
 from imondrian.fleet.results import KeyEvent
 
-_MAX_ALARMS = 64  # if more alarms of a key are remembered, those that are no longer needed are forgotten
-_MAX_KEYS = 10_000  # if alarms of more keys are remembered, those of the oldest keys are forgotten
+_MAX_ALARMS = 64  # of a key; when there are more, the alarms that are no longer needed are forgotten
+_MAX_KEYS = 10_000  # with remembered alarms; when there are more, the alarms of the oldest keys are forgotten
 _MAX_NUMBER = 2**53
 
 
