@@ -3,7 +3,7 @@
 import gc
 import sys
 
-_EXTRAS = {"click", "rich", "polars", "matplotlib"}
+_EXTRAS = {"click", "rich", "polars", "matplotlib"}  # packages that the extra "cli" installs
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
         sys.stderr.write(f'imondrian: the command line needs {error.name}: pip install "imondrian[cli]"\n')
         sys.exit(2)
     finally:
-        gc.freeze()  # otherwise the interpreter would search all modules for garbage before it ends, for 0.2 s
+        gc.freeze()  # otherwise the interpreter would spend 0.2 s at its end on searching all modules for garbage
 
 
 if __name__ == "__main__":

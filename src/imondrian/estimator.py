@@ -97,8 +97,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     kind : {"preset", "depth", "expected", "size"}, default="preset"
         Which score to use. Each averages a quantity over the trees: "depth", the path length, as in the paper;
         "expected", the expected depth at which the point would be isolated if it were inserted; "size", the log size of
-        the cells on the path to its leaf, averaged such that every halving of the number of points in the cell has
-        equal weight.
+        the cells on the path to the point's leaf, averaged such that every halving of the number of points in the cell
+        has equal weight.
     scale : "preset", None, "std" or array-like of shape (n_features,), default="preset"
         Weight of each feature. None: equal weights. "std": one over the standard deviation of the feature. The data
         are not transformed.
@@ -129,11 +129,11 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     categorical_ : tuple of int
         Which columns are categories.
     offset_ : float
-        ``decision_function = score_samples - offset_``. After `fit` it is computed from the scores of the fitted rows,
-        after `partial_fit`, `forget` or a change of `kind` or `contamination` from those of the points that the forest
-        holds. Exception: if only `contamination` changes, and its new value is a surprise, the scores of the fitted
-        rows are used, unless `fit` was called with a fixed score, such as "score 0.6": then there are none, and the
-        points that the forest holds are scored.
+        ``decision_function = score_samples - offset_``. After `fit`, the offset is computed from the scores of the
+        fitted rows. After `partial_fit`, `forget` or a change of `kind` or `contamination`, it is computed from the
+        scores of the points that the forest holds. In one case the scores of the fitted rows are still used: only
+        `contamination` has changed, its new value is a surprise, and `fit` computed these scores (with a fixed score as
+        `contamination`, such as "score 0.6", it does not).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -28,8 +28,8 @@ def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None 
 
     A fitted `imondrian.pyod.IMForest` is saved as an IsolationMondrianForest with the same threshold.
 
-    The file is written under a temporary name and then renamed, so that it is never incomplete. A fleet whose store is
-    this file is saved there in one transaction.
+    The file is written under a temporary name and then renamed, so that it is never incomplete. Exception: a fleet that
+    already has this file as its store is saved to it in one transaction.
 
     Parameters
     ----------
@@ -53,8 +53,9 @@ def save(model: Any, path: str | os.PathLike[str], extra: dict[str, Any] | None 
 def load(path: str | os.PathLike[str]) -> "MondrianForest | IsolationMondrianForest | StreamDetector | Fleet":
     """Read a model that `save` has written; it continues bit for bit as if it had never been saved.
 
-    Untrusted files are safe to load: nothing in a file is executed, and everything is checked. The file of a fleet
-    becomes its store, and a key is checked when it is read; see `Fleet.load`, which can also limit the memory.
+    Untrusted files are safe to load: nothing in a file is executed, and everything is checked. A fleet uses the file
+    from which it was loaded as its store, and the detector of a key is checked when it is read; see `Fleet.load`, which
+    can also limit the memory.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def load_extra(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def to_bytes(model: Any, extra: dict[str, Any] | None = None) -> bytes:
-    """Return the content of a model file as bytes; `model` and `extra` are as in `save`, but a fleet is refused."""
+    """Return the content of a model file as bytes; the parameters are those of `save`, but a fleet is refused."""
     file = io.BytesIO()
     forest, notes = _parts(model, extra or {})
     storage.write(forest, file, notes)
@@ -139,7 +140,7 @@ def as_fitted_model(model: Model, name: str) -> FittedModel:
     Returns
     -------
     FittedModel
-        The model; it shares the forest of the given one.
+        The fitted model; it shares its forest with `model`.
 
     Raises
     ------

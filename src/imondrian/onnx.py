@@ -49,8 +49,8 @@ def export(
     path : str or path-like
         The file to write. It is written under a temporary name and then renamed, so that it is never incomplete.
     dtype : {"float32", "float64"}, default="float32"
-        Type of the input. With "float32", rows are rounded, and cuts are chosen such that every point that the model
-        holds is on the same side as before. With "float64", nothing is rounded.
+        Type of the input. With "float32", rows are rounded, and cuts are moved such that every point that the model
+        holds stays on the same side of each cut. With "float64", nothing is rounded.
     rows : array of shape (n_rows, n_features), optional
         Further rows that must stay on the same side of every cut if they are rounded to float32, for example those that
         the model was fitted on: a tree holds only a sample of them.
@@ -209,7 +209,7 @@ def _with_float32_cuts(trees: list[Tree], others: list[Array], names: list[str] 
                 f"{_name(j, names)} has the value {extreme!r}, which float32 cannot represent: use dtype='float64'."
             )
     rounded, merged = zip(*(_float32_cuts(tree, values) for tree in trees), strict=True)
-    if any(len(one.features) for one in merged):
+    if any(len(of_tree.features) for of_tree in merged):
         _warn_of_merged_values(merged, sum(int(np.count_nonzero(tree.left >= 0)) for tree in trees), names)
     return list(rounded)
 
@@ -248,7 +248,7 @@ def _float32_cuts(tree: Tree, values: list[Array]) -> tuple[Tree, _Merged]:
 
 
 def _rounded_up(cuts: Array) -> Array:
-    """Return the smallest float32 number not below each cut. So each float32 number is on the same side of both."""
+    """Return the smallest float32 number not below each cut; every float32 number is on the same side of both cuts."""
     nearest = cuts.astype(np.float32)
     return np.where(nearest < cuts, np.nextafter(nearest, np.float32(np.inf)), nearest)
 
@@ -261,15 +261,18 @@ def _clipped_between(cuts: Array, lower: Array, upper: Array) -> Array:
 
 def _warn_of_merged_values(merged: tuple[_Merged, ...], n_cuts: int, names: list[str] | None) -> None:
     """Warn of cuts that float32 cannot express, and name the feature that has the largest number of them."""
-    features = np.concatenate([one.features for one in merged])
+    features = np.concatenate([of_tree.features for of_tree in merged])
     counts = np.bincount(features)
     j = int(counts.argmax())
     i = int(np.argmax(features == j))
-    a, b = (float(np.concatenate(each)[i]) for each in ([one.lower for one in merged], [one.upper for one in merged]))
+    lower, upper = (
+        np.concatenate(bounds) for bounds in zip(*((each.lower, each.upper) for each in merged), strict=True)
+    )
+    a, b = float(lower[i]), float(upper[i])
     warnings.warn(
         f"{features.size:,} of {n_cuts:,} cuts separate values that are the same number in float32, for"
-        f" example {a!r} and {b!r} of {_name(j, names)}, the feature with the most such cuts. The scores of such rows"
-        " may differ from those of the model: use dtype='float64'.",
+        f" example {a!r} and {b!r} of {_name(j, names)}, the feature with the most such cuts. The scores of rows"
+        " with such values may differ from those of the model: use dtype='float64'.",
         stacklevel=4,
     )
 
@@ -283,14 +286,14 @@ def _name(j: int, names: list[str] | None) -> str:
 
 def _graph(parts: _Parts, n_features: int, dtype: str) -> onnx.GraphProto:
     """Return the computation: replaced gaps, the mean relative depth, the score, the label."""
-    kind = _DTYPES[dtype]
+    element_type = _DTYPES[dtype]
     nodes, constants = zip(*_steps(parts, dtype), strict=True)
     return helper.make_graph(
         nodes,
         "isolation_mondrian_forest",
-        [helper.make_tensor_value_info(INPUT, kind, ["n_rows", n_features])],
+        [helper.make_tensor_value_info(INPUT, element_type, ["n_rows", n_features])],
         [
-            helper.make_tensor_value_info(SCORE, kind, ["n_rows"]),
+            helper.make_tensor_value_info(SCORE, element_type, ["n_rows"]),
             helper.make_tensor_value_info(LABEL, TensorProto.BOOL, ["n_rows"]),
         ],
         initializer=[constant for step in constants for constant in step],
@@ -365,7 +368,7 @@ def _score_of_bits(bits: int) -> float:
 
 
 def _ensemble(parts: _Parts, dtype: str) -> dict[str, Any]:
-    """Return the attributes of TreeEnsembleRegressor: a target for each tree, which is the number of the leaf."""
+    """Return the attributes of TreeEnsembleRegressor, which has one output per tree: the number of the leaf."""
     trees = parts.trees
     sizes = [tree.left.size for tree in trees]
     is_leaf = np.concatenate([tree.left < 0 for tree in trees])

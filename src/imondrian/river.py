@@ -30,9 +30,9 @@ _UPDATES_PER_WINDOW = 8
 class IsolationMondrianForest(AnomalyDetector):
     """Isolation Mondrian forest on a stream.
 
-    Each tree holds a uniform sample, of bounded size, of all points learned; it always has the distribution of a tree
-    built on that sample at once. Scores lie in (0, 1) and are high for anomalies; the score is 0 until two different
-    points have been learned. A model may be used from several threads.
+    Each tree holds a uniform sample, of bounded size, of all points learned. The tree always has the distribution of a
+    tree that was built on this sample at once. Scores lie in (0, 1) and are high for anomalies; the score is 0 until
+    two different points have been learned. A model may be used from several threads.
 
     A feature is a category if its first value is text or a boolean, otherwise a number. None, NaN and absent keys are
     missing values. A missing category is a category of its own. A missing number is replaced by the median of the
@@ -138,7 +138,7 @@ class IsolationMondrianForest(AnomalyDetector):
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame (pandas, polars, ...); like calling `learn_one` for each."""
         frame, n_rows = _columns_of(X), len(X)
-        starts: dict[int, dict[Hashable, bool]] = {0: {}}  # for each row, its new features: True for categories
+        starts: dict[int, dict[Hashable, bool]] = {0: {}}  # the new features of a row; True for a category
         for name, column in frame.items():
             first = None if name in self._columns else first_value(column)
             if first is not None:

@@ -365,9 +365,9 @@ def report(**values: Any) -> None:
 @options.MODEL
 @options.JSON
 def info(*, model: str, as_json: bool) -> None:
-    """Check every byte of a model file, and show its content.
+    """Check a model file and show its content.
 
-    The keys of a fleet are not checked.
+    Every byte of the file is checked, except the detectors of the keys in the file of a fleet.
     """
     from imondrian.cli.commands.info import info as run
 
@@ -448,7 +448,9 @@ def reproduce(**values: Any) -> None:
     multiple=True,
     help="Send a POST to this URL when an incident opens or closes; may be given several times.",
 )
-@click.option("--notify-secret-file", metavar="FILE", help="File with the key that signs these requests (HMAC-SHA256).")
+@click.option(
+    "--notify-secret-file", metavar="FILE", help="File with the key that signs the requests of --notify (HMAC-SHA256)."
+)
 @click.option(
     "--max-memory",
     metavar="SIZE",

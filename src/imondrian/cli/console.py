@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from imondrian.cli.options import ConsoleOptions
 
-_COMPILATION = "imondrian.compilation"  # the logger to which the engine reports that it compiles a kernel
+_COMPILATION = "imondrian.compilation"  # name of the logger to which the engine reports that it compiles a kernel
 _BAR_DELAY = 1.0  # seconds before a progress bar appears
 _WIDTH = 160  # characters per line, if the output is not a terminal
 Progress = Callable[[float], None]  # called with the share of the work that is done

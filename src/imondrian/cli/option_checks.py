@@ -64,7 +64,7 @@ def check_forest_options(options: ForestOptions) -> None:
 
 
 def parse_threshold(text: str | None) -> Any:
-    """Return a --threshold as a stream detector accepts it, a number or a string; None if the option is not set."""
+    """Return --threshold as a number or a string, as a stream detector accepts it; None if the option is not set."""
     if text is None:
         return None
     number = number_of_text(text)
@@ -74,7 +74,7 @@ def parse_threshold(text: str | None) -> Any:
 
 
 def contamination_from(text: str | None, default: Threshold) -> str:
-    """Return the contamination, a string, that is equivalent to a --threshold, or to the default if it is not set."""
+    """Return the contamination (a string) that is equivalent to --threshold, or to the default if it is not set."""
     return contamination_of(default if text is None else parse_threshold(text), "--threshold")
 
 

@@ -483,7 +483,7 @@ INCIDENTS = grouped(
     click.option(
         "--exec",
         metavar="COMMAND",
-        help="Run a command whenever an incident opens or closes, with its line of NDJSON on standard input. The"
+        help="Run a command whenever an incident opens or closes, with a line of NDJSON about it on standard input. The"
         " command is run without a shell; to use one, write \"sh -c '...'\".",
     ),
     click.option(
@@ -513,7 +513,9 @@ PLOT_MODEL = click.option(
 )
 PLOT_TREE = integer_option("--tree", "Index of the tree, from 0.", smallest=0, default=0, show_default=True)
 SERIES_LABEL = click.option(
-    "--label", metavar="COLUMN", help="Column of known anomalies, 0 or 1: marked by a line above the values."
+    "--label",
+    metavar="COLUMN",
+    help="Column that is 1 for known anomalies and 0 for other rows; a line above the values marks the anomalies.",
 )
 QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

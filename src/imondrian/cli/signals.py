@@ -3,12 +3,12 @@
 import signal
 import time
 
-_SAME_EVENT = 1.0  # seconds; a hangup, for example, arrives twice
-_arrivals: list[tuple[float, int]] = []  # when the first signal arrived, and its number
+_SAME_EVENT_SECONDS = 1.0  # signals within this time count as one: a hangup, for example, arrives twice
+_arrivals: list[tuple[float, int]] = []  # when the latest signal that was not ignored arrived, and its number
 
 
 class Interrupted(BaseException):
-    """A signal that ends the program; an exception, so that cleanup code runs."""
+    """Raised when a signal ends the program, so that cleanup code runs."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -30,16 +30,16 @@ def ending_signals() -> list[signal.Signals]:
 def raise_if_interrupted() -> None:
     """Raise `Interrupted` if a signal has arrived.
 
-    Python drops exceptions in callbacks of weak references and in `__del__`. If a signal arrives there, which happens
-    mostly while modules are imported, the first exception is lost.
+    Python drops exceptions in callbacks of weak references and in `__del__`. If a signal arrives while such code runs,
+    which happens mostly while modules are imported, the exception is lost, so it is raised again here.
     """
     if _arrivals:
         raise Interrupted(_arrivals[0][1])
 
 
 def _interrupt(number: int, _frame: object) -> None:
-    """Raise the exception, except for a signal that arrives together with another one."""
-    is_same = bool(_arrivals) and time.monotonic() - _arrivals[0][0] < _SAME_EVENT
+    """Raise `Interrupted`; ignore a signal that arrives less than a second after another one."""
+    is_same = bool(_arrivals) and time.monotonic() - _arrivals[0][0] < _SAME_EVENT_SECONDS
     if not is_same:
         _arrivals[:] = [(time.monotonic(), number)]
         raise Interrupted(number)

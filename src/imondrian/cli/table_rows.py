@@ -25,7 +25,7 @@ from imondrian.tables.number_formats import FormatRules
 from imondrian.tables.table_reader import Table, TableBatch, TextLayout
 from imondrian.tables.table_start import is_number
 
-_FEW_ROWS = 20  # with fewer, scores are unreliable
+_FEW_ROWS = 20  # with fewer usable rows, a note says that scores are unreliable
 
 
 class Rows(NamedTuple):
@@ -112,6 +112,7 @@ def column_rules(table: Table, names: list[str], options: FeatureOptions) -> Col
     features, ignore, categorical = (
         split_names(given, names) for given in (options.features, options.ignore, options.categorical)
     )
+    has_semicolons = table.facts.separator == ";"  # then a comma is probably the decimal separator
     return ColumnRules(
         features,
         ignore,
@@ -120,7 +121,7 @@ def column_rules(table: Table, names: list[str], options: FeatureOptions) -> Col
         options.id,
         options.calendar,
         FormatRules(options.decimal, options.thousands).checked(),
-        "," if table.facts.separator == ";" else None,  # then a comma is probably the decimal separator
+        "," if has_semicolons else None,
     )
 
 

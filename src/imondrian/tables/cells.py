@@ -41,7 +41,7 @@ def parse_column(column: pl.Series) -> ParsedColumn:
 
 
 def without_missing_texts(column: pl.Series) -> pl.Series:
-    """Return text without surrounding blanks, and null in place of NaN and of texts that stand for missing values."""
+    """Strip surrounding blanks from text; replace NaN and texts that stand for missing values with null."""
     if column.dtype == pl.String:
         stripped = column.str.strip_chars()
         return stripped.set(stripped.is_in(MISSING_TEXTS), None)

@@ -153,7 +153,7 @@ def _n_words(cells: pl.Series) -> float:
 def _numbers(parsed: ParsedColumn) -> ColumnContent:
     values = parsed.numbers.to_numpy()
     if parsed.n_texts > 0:
-        return ColumnContent("number", parsed)  # the error will name the cell
+        return ColumnContent("number", parsed)  # `TableColumns.points` raises an error that names the cell
     if parsed.n_present == 0:
         return ColumnContent("number", parsed, "no values")
     if np.nanmin(values) == np.nanmax(values):
@@ -169,7 +169,7 @@ def _constant(value: object) -> str:
 
 
 def _are_like_row_numbers(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
-    """Return True if the numbers are integers in equal steps, or n consecutive integers in any order."""
+    """Return True if the numbers are integers in equal steps, or consecutive integers in any order, each once."""
     if values.size < _MIN_NUMBERED_ROWS or not (values == np.round(values)).all():
         return False
     if not (np.abs(values) <= _MAX_ROW_NUMBER).all():

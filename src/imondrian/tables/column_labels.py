@@ -33,7 +33,7 @@ def labels_that_differ(names: list[str], labels: list[str]) -> dict[str, str]:
 
 
 def _next_free(name: str, number: int, taken: set[str]) -> int:
-    """Return the first number, from this one on, with which the name is not taken."""
+    """Return the smallest number, from `number` on, such that the name followed by it is not taken."""
     while f"{name} ({number})" in taken:
         number += 1
     return number

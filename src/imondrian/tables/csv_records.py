@@ -35,7 +35,8 @@ class CsvBlock(NamedTuple):
     """Complete records of CSV."""
 
     text: bytes
-    is_regular: bool  # no stray quotes and no CR without LF outside of quotes: all readers agree on such text
+    # True: no quotes in unquoted fields, and no CR without LF outside of quotes; all readers agree on such text
+    is_regular: bool
 
 
 class RecordCutter:
@@ -73,8 +74,8 @@ class RecordCutter:
         end = _end_of_last_record(text, quotes)
         self._is_regular = self._is_regular and is_regular
         block = CsvBlock(b"", is_regular=True)
-        if end > 0:  # the state contains no line end
-            end_in_piece = end - len(self._state)
+        if end > 0:
+            end_in_piece = end - len(self._state)  # positive: the state contains no line end
             block = CsvBlock(b"".join([*self._pending, piece[:end_in_piece]]), self._is_regular)
             piece = piece[end_in_piece:]
             self._pending, self._is_regular = [], is_regular or not piece
@@ -163,10 +164,10 @@ def without_blank_lines(text: bytes) -> bytes:
 
 
 def structural_quotes(text: bytes, separators: bytes) -> tuple[NDArray[np.intp], bool]:
-    """Return the positions of quotes that alternately open and close quoted text, and whether there are no others.
+    """Return the positions of quotes that alternately open and close quoted text, and True if no other quotes exist.
 
     A position is inside quotes if the number of these quotes before it is odd. A doubled quote inside a quoted field
-    closes and opens it.
+    closes the field and opens it again.
     """
     if b'"' not in text:
         return np.empty(0, np.intp), True

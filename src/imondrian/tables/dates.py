@@ -7,7 +7,7 @@ import polars as pl
 from imondrian.base.errors import InvalidInputError
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_DATES = (  # of several that fit equally well, the first is used
+_DATES = (  # if several fit equally well, the first of them is used
     "%Y-%m-%d",
     "%Y/%m/%d",
     "%Y.%m.%d",
@@ -34,8 +34,8 @@ _LIKE_DATE = (
 _LIKE_TIME = r"(?:(?:^|[ T])\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[ap]m)?)?"
 _ZONE = r"(?: ?Z| ?UTC|[+-]\d{2}:?\d{2})$"
 _SHORT_YEAR = r"^\d{1,2}[-/.]\d{1,2}[-/.]\d{2}(?: |$)"
-_EPOCH = "1970-01-01 "  # is put before times without a date, to parse them
-_N_SAMPLED = 50
+_EPOCH = "1970-01-01 "  # added before times without a date, so that they can be parsed
+_N_SAMPLED = 50  # number of values from which the possible formats are found
 _MIN_SHARE = 0.9  # of the values of a column that must be dates
 
 
@@ -98,7 +98,7 @@ def format_for_model(cells: pl.Series, date_format: DateFormat | None) -> DateFo
     cells : polars.Series
         A column of the table, or of its first batch.
     date_format : DateFormat or None
-        The format of the model; None if it was fitted on a column with the type of a date.
+        The format of the model; None if the model was fitted on a column with the type of a date.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def _times_of(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
 
 
 def as_datetimes(cells: pl.Series, date_format: DateFormat | None) -> pl.Series:
-    """Parse dates and times that are text; null where a cell is not in this format."""
+    """Parse dates and times that are text, null where a cell is not in this format; return other dates unchanged."""
     if cells.dtype != pl.String or date_format is None:
         is_date = cells.dtype in (pl.Date, pl.Datetime, pl.Time)
         return cells if is_date else pl.Series(cells.name, [None] * cells.len(), pl.Datetime)

@@ -1,4 +1,4 @@
-"""Convert text to UTF-8; its encoding is recognised by the byte order mark, or else by the first bytes beyond ASCII."""
+"""Convert text to UTF-8; its encoding is recognised by the byte order mark, zero bytes, or bytes beyond ASCII."""
 
 import codecs
 from collections.abc import Callable

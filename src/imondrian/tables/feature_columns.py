@@ -281,7 +281,7 @@ def _calendar_features(name: str, content: ColumnContent) -> list[FeatureColumn]
 
 
 def _in_words(left_out: dict[str, str]) -> str:
-    """Return why columns are left out, for an error message; of many columns, the first ones."""
+    """Return why columns are left out, for an error message; if there are many, only the first ones are named."""
     reasons = [f"{name or NO_NAME}: {reason}" for name, reason in islice(left_out.items(), _MAX_REASONS)]
     n_others = len(left_out) - len(reasons)
     return "; ".join([*reasons, f"and {n_others:,} other columns"] if n_others > 0 else reasons)

@@ -14,8 +14,8 @@ _POLL_SECONDS = 0.2  # interval at which to check whether the file has grown
 class FollowedFile:
     """The bytes of a growing file: at the end of the file, wait for more.
 
-    A truncated file is read again from its start. A file that was renamed or removed is read to its end, and then the
-    next file of that name from its start. Until there is a next file with content, the old file may still grow.
+    A truncated file is read again from its start. A file that was renamed or removed is read to its end; then the next
+    file of that name is read from its start. Until there is a next file with content, the old file may still grow.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class FollowedFile:
         return os.pread(self._descriptor, n_bytes, position - n_bytes) != self._context
 
     def _find_successor(self) -> None:
-        with suppress(OSError):  # at the moment missing, unreadable, or a cycle of links
+        with suppress(OSError):  # at the moment the path is missing, unreadable, or a cycle of links
             current = self._path.stat()
             latest = os.fstat(self._successors[-1] if self._successors else self._descriptor)
             if stat.S_ISREG(current.st_mode) and current.st_size > 0 and not os.path.samestat(current, latest):

@@ -13,9 +13,9 @@ BLOCK_BYTES = 2**16
 CONTEXT_BYTES = 256  # number of bytes before a position that are stored to recognise the position later
 _BLOCKS_AHEAD = 1  # number of blocks to read while another one is processed
 _MAX_LINES = 1024  # per batch; with shorter batches, the trees would be loaded into the cache more often
-_MAX_LINE_BYTES = 2**26
+_MAX_LINE_BYTES = 2**26  # a longer line is split into several
 _PAUSE = b""  # takes the place of a block if none has arrived for a while
-_SIGNAL_SECONDS = 0.5  # how long a signal, or a pause, may stay unnoticed
+_SIGNAL_SECONDS = 0.5  # longest time until a signal or a pause is noticed
 
 
 class Restart(Enum):
@@ -88,8 +88,8 @@ class Lines:
     context : bytes, default=b""
         The last bytes before that position.
     reports_pauses : bool, default=False
-        Whether to yield a batch without lines whenever nothing has arrived for half a second, or only a part of a line
-        has arrived.
+        Whether to yield a batch without lines whenever nothing has arrived for half a second, or what has arrived is
+        only a part of a line.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Rules for missing values: the model fills them in, rows that have them get no score, or they are an error."""
+"""Rules for missing values: the model fills them in, rows with missing values get no score, or they are errors."""
 
 from collections.abc import Callable
 from typing import NamedTuple

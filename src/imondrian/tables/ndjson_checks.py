@@ -1,7 +1,8 @@
 """Find what polars reads wrongly in NDJSON.
 
-It silently keeps the first value of a repeated key, reads booleans beside numbers as numbers, writes numbers beside
-text in its own notation (-0.0 as -0), and replaces half of a surrogate pair.
+It silently keeps the first value of a repeated key. In a column of booleans and numbers, it reads booleans as numbers;
+in a column of text and numbers, it writes numbers in its own notation (-0.0 as -0). It replaces half of a surrogate
+pair.
 """
 
 import json
@@ -67,7 +68,8 @@ def is_misread(block: bytes, frame: pl.DataFrame) -> bool:
 def has_booleans_as_numbers(block: bytes, frame: pl.DataFrame) -> bool:
     r"""Return True if a column of numbers in the frame may have been booleans in some of the lines of NDJSON.
 
-    If there are as many booleans in the frame as words in the lines, keys are not searched.
+    If the words true and false occur in the lines exactly as often as there are booleans in the frame, keys are not
+    searched.
 
     Examples
     --------
@@ -106,8 +108,8 @@ def _is_key_of_number(name: str, block: bytes) -> bool:
 def _most_keys(block: bytes, n_values: int) -> int | None:
     """Return an upper bound on the number of keys: the number of colons, or of colons after a quote.
 
-    The colons after a quote are counted only if there are not n_values colons.
-    Return None if there may be white space between a quote and its colon.
+    The number of all colons is returned only if it is `n_values`. Return None if there may be white space between a
+    quote and the colon after it.
     """
     n_colons = block.count(b":")
     if n_colons == n_values:

@@ -39,7 +39,7 @@ class NumberFormat(NamedTuple):
 
 
 PLAIN = NumberFormat()
-_FORMATS = (  # in order of preference where several fit equally well
+_FORMATS = (  # in order of preference, for columns that several formats fit equally well
     PLAIN,
     *(NumberFormat(".", thousands) for thousands in (",", " ", "'")),
     NumberFormat(","),

@@ -11,7 +11,7 @@ from imondrian.engine.series_views import MAX_SECONDS
 from imondrian.tables.cells import MISSING_TEXTS, as_cell, without_missing_texts
 from imondrian.tables.dates import DateFormat, as_datetimes, is_known_format, recognise_dates, related_formats
 
-_UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # number in a second
+_UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # per second
 _UNITS_OF_DATES = {"ms": 1e3, "us": 1e6, "ns": 1e9}
 _MILLISECONDS = pl.Datetime("ms")
 _LARGEST = 1e11  # the year 5138 in seconds: a larger number is in a smaller unit
@@ -87,8 +87,9 @@ def time_format_of(value: Any) -> TimeFormat | None:
 def seconds_of_column(column: pl.Series) -> tuple[Array, TimeFormat | None]:
     """Return the times in a column of a table, and how they are written; NaN where a cell is not a time.
 
-    If no single format fits the column, the format is that of the first value that is a time with a date, or else that
-    of the first time of day. If there is neither, or if the type of the column is date or datetime, the format is None.
+    If no single format fits the column, the format is that of the first time with a date among the first 100 distinct
+    values, or else of the first time of day among them. If there is neither, or if the type of the column is date or
+    datetime, the format is None.
     """
     if column.dtype in (pl.Date, pl.Datetime):
         return _seconds_of_dates(column), None

@@ -64,7 +64,8 @@ class Table:
     path : str
         A file, or "-" for standard input. gzip is recognised by content.
     file_format : {"csv", "tsv", "ndjson", "parquet", "xlsx"}, optional
-        The format; by default recognised by the extension, else by the first bytes.
+        The format; by default recognised by the extension, else by the first bytes. A file that begins like a zip
+        archive is always read as a workbook.
     layout : TextLayout, optional
         Separator, header, encoding, lines to skip and sheet; by default there is a header, the sheet is the first one,
         and the rest is recognised by the content. Without a header, the columns are named column_1, column_2 and so on.

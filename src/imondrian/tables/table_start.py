@@ -40,8 +40,8 @@ def find_start(records: list[str], separator: str, *, find_titles: bool = True) 
 def guess_separator(records: list[str]) -> str:
     """Return the separator that divides the largest number of records into equally many fields, at least two.
 
-    If several do, return the one that is most frequent in the first record; if that is also a tie, the first of `,`,
-    `;`, tab, `|`.
+    If several do this equally well, return the one that is most frequent in the first record. If they are equally
+    frequent, return the first of them in the order `,`, `;`, tab, `|`.
     """
 
     def score(separator: str) -> tuple[int, int]:

@@ -73,7 +73,7 @@ class _Columns(NamedTuple):
 
 
 def read_csv(text: TextSource) -> Iterator[pl.DataFrame]:
-    """Yield the rows of CSV block by block; they are those that Python's csv module reads, without blank lines."""
+    """Yield the same rows of CSV as Python's csv module, block by block and without blank lines."""
     pieces = _without_lines(_without_blank_start(_pieces(text)), text.skip_lines or 0)
     separator, pieces = _find_separator(text, pieces)
     cutter = RecordCutter(separator)
@@ -124,7 +124,7 @@ def _without_lines(pieces: Iterator[_Piece], n_lines: int) -> Iterator[_Piece]:
 
 
 def _find_separator(text: TextSource, pieces: Iterator[_Piece]) -> tuple[str, Iterator[_Piece]]:
-    """Return the separator, which the first records determine if it is not given, and an iterator of all pieces."""
+    """Return the separator (if it is not given, that of the first records) and an iterator of all pieces."""
     if text.separator is not None:
         return text.separator, pieces
     separators = "".join(SEPARATORS)
@@ -158,7 +158,7 @@ def _read_header(text: TextSource, separator: str, block: bytes) -> tuple[_Colum
 
 
 def _check_pending(text: TextSource, cutter: RecordCutter, record: str, *, is_last: bool) -> None:
-    """Raise an error if the pending record is too long, or if the text ends inside its quotes; `record` names it."""
+    """Raise an error if the pending record is too long or its quotes are not closed; `record` is its name in errors."""
     if cutter.is_in_quotes and (is_last or cutter.n_pending > MAX_RECORD_BYTES):
         limit = "before the end" if is_last else f"within {_MAX_RECORD}"
         raise InvalidInputError(f"{text.name}: {record} has a field whose opening quote is not closed {limit}.")
@@ -272,7 +272,7 @@ def _is_text(value: str) -> bool:
 
 
 def _as_column(name: str, values: list[Any]) -> pl.Series:
-    """Return a column of booleans or of numbers if all values are, otherwise a column of text."""
+    """Return a column of booleans if all values are booleans, of numbers if all are numbers, otherwise of text."""
     types = {type(value) for value in values if value is not None}
     if types in ({bool}, {int}):
         with suppress(OverflowError, TypeError):  # integers beyond 64 bits
@@ -284,7 +284,7 @@ def _as_column(name: str, values: list[Any]) -> pl.Series:
 
 
 def _as_text(value: Any) -> str | None:
-    """Return a value of a column with text as text: a number as its category, an array or object as JSON."""
+    """Return a value of a column of text as text: a number as in a category, an array or object as JSON."""
     if value is None or isinstance(value, str):
         return value
     with suppress(InvalidInputError):  # not finite, an array or an object

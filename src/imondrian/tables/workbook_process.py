@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _WORKBOOK_MEMBERS = ("xl/", "[content_types].xml", "content.xml")  # how the names of some members begin, in lower case
-_VIEW_BYTES = 16  # of a cell, in addition to the text of its column
+_CELL_BYTES = 16  # of the view that polars stores for each cell, in addition to the texts of the column
 _MAX_REPLY = 2**20  # characters
 
 
@@ -30,7 +30,7 @@ class Request(NamedTuple):
     """What to load."""
 
     sheet: str | None  # None: the first one
-    max_bytes: int  # of the address space while the workbook is loaded; half of it for the cells
+    max_bytes: int  # of the address space while the workbook is loaded; the cells may take at most half of it
 
 
 class _UnreadableError(Exception):
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent ends, even if that is killed: then no process reads standard output."""
+    """End this process when its parent ends or is killed, which is noticed because nobody reads standard output."""
     ended = select.poll()
     ended.register(sys.stdout, 0)  # errors are always reported
     ended.poll()
@@ -76,14 +76,16 @@ def _load(content: bytes, request: Request) -> "pl.DataFrame":
         except fastexcel.FastExcelError as error:
             raise _UnreadableError(_reason(error, members)) from None
         frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
-    if frame.height * frame.width * _VIEW_BYTES + frame.estimated_size() > request.max_bytes // 2:
+    if frame.height * frame.width * _CELL_BYTES + frame.estimated_size() > request.max_bytes // 2:
         raise MemoryError
     return frame
 
 
 @contextmanager
 def _limited_memory(max_bytes: int) -> Iterator[None]:
-    """Limit the address space, where the system can. Later, threads that write the cells reserve as much as they like.
+    """Return a context manager that limits the address space, if the system supports it.
+
+    The limit ends with the context, because the threads that write the cells reserve much address space.
 
     Parameters
     ----------
@@ -125,7 +127,7 @@ def _sheet_name(names: list[str], wanted: str | None) -> str:
 
 
 def _reason(error: Exception, members: list[str]) -> str:
-    """Return why a workbook cannot be read; the error about an OpenDocument file never says more than that."""
+    """Return why a workbook cannot be read; for an OpenDocument file, fastexcel does not report the reason."""
     if "content.xml" in members:
         return (
             "cannot be read as an OpenDocument file: it is damaged, or has cells far from the table. Delete them, or"

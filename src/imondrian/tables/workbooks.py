@@ -21,11 +21,11 @@ from imondrian.tables.table_start import MAX_RECORDS, TableStart, count_titles
 from imondrian.tables.text_parsing import ReadingFacts, note_start
 from imondrian.tables.workbook_process import Request
 
-# Address space of the process that loads a workbook: 8 GiB, twice what 1,048,576 rows of 20 texts with 22 characters
-# need (3.4 GiB; numbers: 2.6 GiB; 0.4 GiB without a workbook; fastexcel 0.21).
+# Address space of the process that loads a workbook: 8 GiB, more than twice what 1,048,576 rows of 20 texts with 22
+# characters need (3.4 GiB). Numbers need 2.6 GiB, and the process without a workbook 0.4 GiB (fastexcel 0.21).
 _MAX_BYTES = 2**33
-# The table above takes about a minute. Also, only a wait with a limit ends at Ctrl+C: polars handles SIGINT such that
-# the system restarts a read (SA_RESTART).
+# The rows in the comment above take about a minute. A limit is also needed because only a wait with a limit ends at
+# Ctrl+C: polars handles SIGINT such that the system restarts a read (SA_RESTART).
 _MAX_SECONDS = 3600
 
 
@@ -62,10 +62,10 @@ def read_sheet(source: WorkbookSource) -> pl.DataFrame:
 
 
 def _cells(source: WorkbookSource) -> pl.DataFrame:
-    """Return the rows of the sheet that are not blank, and note which sheet it is if there are several."""
+    """Return the rows of the sheet that are not blank; if there are several sheets, note which one was read."""
     if find_spec("fastexcel") is None:
         raise InvalidInputError(
-            f'{source.name}: Excel files need fastexcel: pip install "imondrian[cli]", or save it as CSV.'
+            f'{source.name}: Excel files need fastexcel: pip install "imondrian[cli]", or save the file as CSV.'
         )
     with tempfile.TemporaryFile() as file:  # has no name, so nothing can remain of it
         file.write(source.content)

@@ -16,7 +16,7 @@ from imondrian.stream.detector import StreamDetector
 
 
 def info(path: str, console_options: ConsoleOptions) -> None:
-    """Load a model file, which checks every byte of it, and print its content; the keys of a fleet are not checked."""
+    """Load a model file, which checks it, and print its content; the detectors of a fleet's keys are not checked."""
     described = _fleet_facts(path) if Path(path).is_file() and is_fleet_file(path) else _facts(load_model_file(path))
     facts = {"file": path, "bytes": Path(path).stat().st_size, **described}
 

@@ -118,7 +118,7 @@ def _describe_missing(missing: str | None, summary: Summary) -> str:
 
 
 def _parts_of_anomalies(scored: ScoredRows, summary: Summary) -> Array:
-    """Explain the anomalies with the highest scores, or the rows with the highest scores if there are no anomalies."""
+    """Return the parts for the anomalies with the highest scores; without anomalies, for the rows in the summary."""
     n = min(summary.n_anomalies or len(summary.highest), _MAX_EXPLAINED)
     return scored.parts(scored.highest(n))
 

@@ -31,7 +31,7 @@ from imondrian.tables.formats import UNTYPED_FORMATS, output_format
 from imondrian.tables.missing import MISSING
 from imondrian.tables.table_reader import Table, TableBatch
 
-_COLUMNS = "columns"  # the extra value of a model file that says how features are read from columns
+_COLUMNS = "columns"  # name of the extra value of a model file that says how features are read from columns
 
 
 class ScoredRows:
@@ -78,7 +78,7 @@ class ScoredRows:
         return self._parts[self._position[indices]]
 
     def reasons(self, indices: Array, n: int = 3) -> list[list[Reason]]:
-        """Return the features with the largest parts in the scores of some rows, at most n each."""
+        """Return the features with the largest parts in the scores of some rows, at most n features per row."""
         points = self.rows.points[indices]
         return reasons_of_rows(
             self.parts(indices),
@@ -187,7 +187,7 @@ def scored_batches(
 def model_features(
     model: TableModel, table: Table, frame: pl.DataFrame, columns: TableColumns, options: FeatureOptions
 ) -> list[FeatureColumn]:
-    """Return how to read the features of a model: by name, or in the order of the columns if they have no names.
+    """Return how to read the features of a model: by name, or by the order of the columns if features have no names.
 
     What was decided about the columns is added to the notes on the table.
     """
@@ -239,9 +239,9 @@ def _shown_names(options: FeatureOptions) -> list[str]:
 def _check_features_present(features: list[str], columns: list[str], model_path: str) -> None:
     lacking = [name for name in features if name not in columns]
     if lacking:
-        absent = "is no column" if len(lacking) == 1 else "are no columns"
+        are_missing = "is no column" if len(lacking) == 1 else "are no columns"
         names = ", ".join(map(repr, lacking))
-        raise InvalidInputError(f"{model_path} was fitted on other features: there {absent} {names}.")
+        raise InvalidInputError(f"{model_path} was fitted on other features: there {are_missing} {names}.")
 
 
 def _with_all_columns(batch: TableBatch, names: list[str]) -> TableBatch:

@@ -19,8 +19,8 @@ from imondrian.tables.table_reader import Table
 MAX_REASONS = 3  # per row in a summary
 MAX_REASONS_EXPLAINED = 8  # per row of `imondrian explain`
 _MAX_LISTED = 8  # largest number of features that are listed
-_MAX_LEFT_OUT = 20  # the same for columns that are not features
-_MAX_WRITTEN_OUT = 10**9  # a larger number is written with an exponent
+_MAX_LEFT_OUT = 20  # largest number of columns that are listed as left out
+_MAX_WRITTEN_OUT = 10**9  # from here on, numbers are written with an exponent
 _SMALL_SHARE = 0.001  # a smaller share is written with one digit
 
 
@@ -236,7 +236,7 @@ def print_rows(rows: list[ExplainedRow], console: Any) -> None:
 
 
 def describe_rule(rule: Rule, rows: str = "rows that the model was fitted on") -> str:
-    """Return in words how a threshold was found; `rows` says of which rows "top 5%" is a share."""
+    """Return in words how a threshold was found; `rows` are those of which "top 5%" is a share."""
     if rule.name == KMEANS:
         return "midpoint of two clusters of scores"
     if rule.name == FIXED:

@@ -100,7 +100,7 @@ def _settings(series: SeriesTable, run: SeriesRun) -> dict[str, str]:
         "values": ", ".join(series.names),
         "times": _times_in_words(series, detector.time_counts if detector.preset == SERIES else None),
         "rows without a score": f"{n_skipped:,}" if n_skipped else "",
-        "warm-up": f"{parameters['warm_up']:,} rows, in which no row can be an anomaly",
+        "warm-up": f"the first {parameters['warm_up']:,} rows, which cannot be anomalies",
         "threshold": stream_rule(detector.threshold).text,
         "incidents": f"anomalies at most {rules.gap} rows apart belong to the same incident",
         "preset": f"{detector.preset}: score {detector.kind}, window {parameters['window']:,},"

@@ -34,7 +34,7 @@ class SeriesTable(NamedTuple):
 
     names: list[str]  # names of the columns of `values`
     values: Array  # of shape (n_rows, n_values); NaN where a number is missing
-    seconds: Array | None  # the time of each row since 1970, NaN where it is unknown; None: there is no time column
+    seconds: Array | None  # times in seconds since 1970, NaN where one is unknown; None: there is no time column
     time_column: str | None
     is_labelled: Array | None  # which rows are known to be anomalous; None: there is no label column
 

@@ -17,7 +17,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.cli.console import Console
 
 _MAX_PENDING = 16  # events in the queue; while it is full, the stream is not read
-_SIGNAL_SECONDS = 0.5  # how long a signal may stay unnoticed
+_SIGNAL_SECONDS = 0.5  # longest time until a signal is noticed
 _KILL_SECONDS = 5.0  # how long to wait for a killed process to end
 
 
@@ -62,7 +62,7 @@ class EventCommands:
         self._timeout = timeout
         self._console = console
         self._queue: Queue[_Event] = Queue(_MAX_PENDING)
-        self._deadline = float("inf")  # when no further command is started, and the current one is killed
+        self._deadline = float("inf")  # a command is killed at this time at the latest; none is started after it
         self._process: subprocess.Popen[str] | None = None
         self.n_events = self.n_failed = 0
         threading.Thread(target=self._run_all, daemon=True).start()
@@ -131,7 +131,7 @@ class EventCommands:
                 stdin=subprocess.PIPE,
                 stdout=sys.stderr.fileno(),
                 env={**os.environ, **event.variables},
-                start_new_session=True,  # Ctrl+C in a terminal does not end it, and its children can be killed with it
+                start_new_session=True,  # so Ctrl+C does not end the command, and its children can be killed with it
                 text=True,
                 encoding="utf-8",
             )

@@ -1,4 +1,4 @@
-"""The key columns of a stream: their values are the key of a row, which has a detector of its own in the fleet."""
+"""The key columns of a stream: their values in a row are its key, and the fleet has a detector for each key."""
 
 import json
 from typing import Any

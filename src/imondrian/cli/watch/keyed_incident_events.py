@@ -11,8 +11,8 @@ from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.keys import Key
 from imondrian.fleet.results import KeyEvent
 
-_MAX_ALARMS = 64  # if more alarms of a key are remembered, those that are no longer needed are forgotten
-_MAX_KEYS = 10_000  # if alarms of more keys are remembered, those of the oldest keys are forgotten
+_MAX_ALARMS = 64  # of a key; when there are more, the alarms that are no longer needed are forgotten
+_MAX_KEYS = 10_000  # with remembered alarms; when there are more, the alarms of the oldest keys are forgotten
 _MAX_NUMBER = 2**53
 
 
@@ -67,7 +67,7 @@ class KeyIncidents:
         return self.alarms.get(key, {}).get(index)
 
     def _remember(self, rows: KeyedRows, events: tuple[KeyEvent, ...]) -> dict[Key, int]:
-        """Remember alarms and closings; return the index of the latest row of each remembered key."""
+        """Remember the rows of alarms and closings; return the index of the latest row of each remembered key."""
         closings = {(key, event.incident.closed) for key, event in events}
         closing_keys, latest = {key for key, _ in closings}, dict[Key, int]()
         columns = zip(rows.keys, rows.indices, rows.is_anomaly, strict=True)
@@ -81,7 +81,7 @@ class KeyIncidents:
         return latest
 
     def _forget(self, fleet: Fleet, latest: dict[Key, int]) -> None:
-        """Forget the rows that no later event can name, and those of the oldest keys if there are too many keys."""
+        """Forget the rows that no later event can name; if there are too many keys, forget all rows of the oldest."""
         for key, index in latest.items():
             alarms = self.alarms.get(key, {})
             if not alarms or index - max(alarms) >= fleet.rules.gap:

@@ -128,7 +128,7 @@ class WatchFleet:
         self._position_after = position_after
 
     def start_lines(self, n_lines: int, keyed: list[int]) -> None:
-        """Start to process the first n_lines lines of the batch; `keyed` are the indices of the rows of the fleet."""
+        """Start to process the first n_lines lines; `keyed` are the indices of those that are rows of the fleet."""
         self._batch = _Batch(n_lines, keyed, 0 if self.fleet is None else self.fleet.n_rows)
 
     def end_batch(self) -> None:

@@ -53,11 +53,11 @@ class WatchRows:
     Attributes
     ----------
     keys : list of str
-        The key columns; none before the first record.
+        The key columns; empty before the first record.
     features : StreamFeatures
-        The features: those of the model, if it has names for them; otherwise none before the first record.
+        The features of the model, if it has names for them; otherwise those of the first record, and none before it.
     numbers : frozenset of str
-        Names of the features that are numbers.
+        Names of the features that are numbers; empty before the first record.
     """
 
     def __init__(self, model: WatchedModel, options: FeatureOptions, times: WatchTimes, console: Console) -> None:
@@ -72,7 +72,7 @@ class WatchRows:
 
     @property
     def features(self) -> StreamFeatures:
-        """The features: those of the model, if it has names for them; otherwise none before the first record."""
+        """The features of the model, if it has names for them; otherwise those of the first record, none before it."""
         return self._features or StreamFeatures([])
 
     def time_of(self, row: Row) -> TimeValue:

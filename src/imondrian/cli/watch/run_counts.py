@@ -14,7 +14,7 @@ _N_OPEN_SHOWN = 3  # largest number of open incidents that the summary of a flee
 
 
 class WatchCounts:
-    """Counts of this run; what a resumed detector counted before is subtracted."""
+    """Counts of this run; what a resumed detector counted before this run is subtracted."""
 
     def __init__(self, detector: StreamDetector | None, n_silences: int) -> None:
         self._n_drifts = 0 if detector is None else detector.n_drifts
@@ -59,7 +59,7 @@ class WatchCounts:
 
 
 class KeyedCounts:
-    """Counts of this run with one detector per key; what a resumed fleet counted before is subtracted."""
+    """Counts of this run with one detector per key; what a resumed fleet counted before this run is subtracted."""
 
     def __init__(self, fleet: Fleet | None) -> None:
         self._n_dropped_before = 0 if fleet is None else fleet.n_dropped

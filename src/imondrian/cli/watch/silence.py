@@ -61,7 +61,8 @@ class Silence:
         self._since = state.since
         self.n_silences = state.n_silences
         passed = 0.0 if state.since is None else max(time.time() - state.since, 0.0)
-        self._heard = time.monotonic() - passed  # when the latest row was processed
+        # when the latest row was processed; before the first row of this run, when the run or the open silence began
+        self._heard = time.monotonic() - passed
 
     @property
     def is_open(self) -> bool:
@@ -82,7 +83,7 @@ class Silence:
         return [closed]
 
     def record_rows(self, n_rows: int, last_time: TimeValue) -> None:
-        """Record that n_rows rows have been processed so far, and restart the clock."""
+        """Record that n_rows rows have been processed so far; a silence is measured from now on."""
         self._heard, self._last_row, self._last_time = time.monotonic(), n_rows, last_time
 
     def check(self) -> list[dict[str, Any]]:

@@ -37,7 +37,8 @@ class StreamFeatures(NamedTuple):
         Raises
         ------
         InvalidInputError
-            If a value is not a finite number, if all are missing, or if one is missing and gaps are not allowed.
+            If a value has the wrong type or is not finite, if all values are missing, or if one is missing and gaps are
+            not allowed.
         """
         numbers = None if self.categorical else numbers_or_none(record, self.names)
         if numbers is not None:
@@ -101,7 +102,7 @@ class StreamChoice(NamedTuple):
         Raises
         ------
         InvalidInputError
-            If no column can be used, or a chosen one is text and must be a number.
+            If no column can be used, or if a chosen column is a category and `numbers_required_by` is set.
         """
         reasons = {name: self._why_not(value) for name, value in record.items() if name not in self.categorical}
         reasons |= dict.fromkeys(result_names(record), "result of an earlier run")

@@ -25,7 +25,7 @@ class FilePosition(NamedTuple):
     """How far a followed file has been read; stored in the model file."""
 
     position: int
-    digest: str  # of the bytes before the position: identifies the file, even after it is renamed
+    digest: str  # of the last bytes before the position: identifies the file, even after it is renamed
     header: str | None = None  # the line with the column names, which a later file may lack
 
 
@@ -64,7 +64,7 @@ class WatchInput:
         self._console = console
         self._parser: Parser | None = None
         self._header: bytes | None = None
-        self._repeated_header: bytes | None = None  # a header to skip in later lines; None if such a line may be a row
+        self._repeated_header: bytes | None = None  # later lines equal to it are skipped; None: they may be rows
         self._is_at_start = True  # True: the next line is the first of a file, and may be a header
         self._lines: Lines | None = None
         self.is_stopped = False

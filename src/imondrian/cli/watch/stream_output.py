@@ -17,7 +17,7 @@ from imondrian.stream.detector import Results
 from imondrian.tables.feature_columns import result_names
 from imondrian.tables.verbatim_json import json_members
 
-N_REPORTED = 10  # if rows are not written, this many unusable rows are reported on standard error
+N_REPORTED = 10  # if rows are not written, at most this many unusable rows are reported on standard error
 NO_RESULTS: dict[str, Any] = {SCORE: None, SURPRISE: None, LABEL: False, THRESHOLD: None, INCIDENT: None}
 _as_json = json.JSONEncoder(allow_nan=False).encode
 

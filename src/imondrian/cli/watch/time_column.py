@@ -49,7 +49,7 @@ class WatchTimes:
     n_unknown : int
         Number of rows of this run whose time could not be read.
     first_unknown : str
-        The first of them, such as "row 7, 'soon'".
+        The first such row, for example "row 7, 'soon'".
     """
 
     def __init__(self, column: str | None, *, uses_times: bool, state: TimeState, console: Console) -> None:
@@ -58,7 +58,7 @@ class WatchTimes:
         self._format = state.format if is_same else None
         self.uses_times = uses_times
         self._console = console
-        self._choice = ""  # a note that says which column was chosen
+        self._choice_note = ""  # says which column was chosen
         self.n_unknown, self.first_unknown = 0, ""
 
     @property
@@ -76,15 +76,15 @@ class WatchTimes:
         dates = [name for name, value in record.items() if name not in others and _is_date(value)]
         if len(dates) == 1:
             self.column = dates[0]
-            self._choice = f"times: column {self.column!r} (use --time to choose another)"
+            self._choice_note = f"times: column {self.column!r} (use --time to choose another)"
         else:
             found = f"several columns are dates: {', '.join(dates)}" if dates else "no column is a date"
-            self._choice = f"times: none, because {found}; {WITHOUT_TIMES}. Name a column with --time."
+            self._choice_note = f"times: none, because {found}; {WITHOUT_TIMES}. Name a column with --time."
 
     def announce(self) -> None:
         """Print which column was chosen."""
-        if self._choice:
-            self._console.note(self._choice)
+        if self._choice_note:
+            self._console.note(self._choice_note)
 
     def of(self, record: Values) -> TimeValue:
         """Return the time of a record as it is displayed; None if there is no time column."""
@@ -129,14 +129,14 @@ class WatchTimes:
 
 
 def as_time(value: Any) -> TimeValue:
-    """Return a value of the time column, shortened if it is long text; None if it is neither text nor a number."""
+    """Return a value of the time column: text, shortened if it is long, or a number that `is_time` accepts, or None."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()[:MAX_TEXT]  # without lone surrogates
     return value if is_time(value) else None
 
 
 def is_time(value: Any) -> bool:
-    """Return True if a value is one that `as_time` may return: None, a number, or text that is not long."""
+    """Return True for None, finite floats, integers of up to 63 bits, and short text without lone surrogates."""
     if isinstance(value, str):
         return len(value) <= MAX_TEXT and _is_encodable(value)
     if type(value) is int:

@@ -66,7 +66,7 @@ class Watcher:
         self._watch_detector.end_batch()
 
     def save(self) -> None:
-        """Save the detector, with what is known about its incidents."""
+        """Save the detector, with what is known about its incidents, the silence and the times."""
         self._watch_detector.save(
             {
                 _INCIDENTS: stored_incidents(self._incidents.state),
