@@ -206,7 +206,7 @@ def test_an_interrupted_save_leaves_the_old_or_the_new_one(tmp_path):
 def test_the_common_forest_learns_each_row_once_even_if_interrupted(monkeypatch):
     """With short epochs, one call learns several times."""
     monkeypatch.setattr("imondrian.fleet.common_forest.EPOCH", 32)
-    monkeypatch.setattr("imondrian.fleet.common_forest._SAMPLED", np.uint64(2**63))
+    monkeypatch.setattr("imondrian.fleet.common_forest._SAMPLE_LIMIT", np.uint64(2**63))
     monkeypatch.setattr("imondrian.fleet.common_forest._WINDOW", 64)
     keys = [int(key) for key in np.random.default_rng(0).integers(0, 6, 300)] + list(range(100, 105)) * 40
     rows = rows_with_anomalies(500)

@@ -1,4 +1,4 @@
-"""Data sets: load those of the paper and of our tables by name, and generate the paper's synthetic sets."""
+"""Data sets: load those of the paper and of our documentation by name, and generate the paper's synthetic sets."""
 
 from imondrian.datasets.catalogue import CATALOGUE, Entry
 from imondrian.datasets.content import checksum

@@ -1,4 +1,4 @@
-"""The catalogue of the data sets of the paper and of our tables: size, source, labels and checksum of each."""
+"""The catalogue of the data sets of the paper and of our documentation: size, source, labels and checksum of each."""
 
 from dataclasses import dataclass
 
@@ -69,8 +69,8 @@ class Entry:
         The name of another entry with the same rows and labels, perhaps with other columns or scaling: count only one
         of the two in a mean.
     shares_rows_with : tuple of str
-        Other entries made from the same rows, with other labels, a selection of rows or another scale, without the
-        entry that `same_as` names.
+        Other entries made from the same rows, but with other labels, a selection of rows or another scale. Entries with
+        the same rows and labels are not listed here; see `same_as`.
     """
 
     name: str

@@ -28,7 +28,7 @@ _HANDLERS = (  # without those for files and FTP, so that no redirect can lead t
 
 
 def fetch(url: str, progress: DownloadProgress | None = None) -> bytes:
-    """Download a URL; `progress` is called with the number of bytes received and the total, if known."""
+    """Download a URL; `progress` is called with the numbers of bytes received and in total (None if not known)."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise MissingDatasetError(f"{url}: the URL must start with http:// or https://.")
     try:

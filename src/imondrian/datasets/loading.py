@@ -58,9 +58,11 @@ def load(
     Raises
     ------
     InvalidInputError
-        If there is no data set of that name, or a package that is needed to read the file is missing.
+        If there is no data set of that name, the data folder does not exist, or a package that is needed to read the
+        file is missing.
     DamagedFileError
-        If a file in the data folder cannot be read or does not match the catalogue.
+        If a file in the data folder cannot be read, or if this file or scikit-learn's copy does not match the
+        catalogue.
     MissingDatasetError
         If the data set is not found and cannot be downloaded.
 

@@ -1,7 +1,7 @@
 """Read MATLAB files (.mat, versions 5 to 7) as published by ODDS: the arrays X and y.
 
-SciPy reads such files too, but there, a damaged file can crash the process. These two arrays need only a small part of
-the format.
+SciPy reads such files too, but a damaged file can crash the process while SciPy reads it. These two arrays need only a
+small part of the format.
 """
 
 import struct

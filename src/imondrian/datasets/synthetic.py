@@ -1,10 +1,10 @@
 """The paper's four synthetic sets in the plane: inliers of some shape, and outliers uniform over a square.
 
 [Ma2020] shows plots of them and gives their sizes ("Dataset (a) has 255 and the rest of datasets have 100 inliers while
-the number of outliers are 45"), but does not say how they were drawn. They look like those of scikit-learn's example
-"Comparing anomaly detection algorithms for outlier detection on toy datasets", whose shapes, scale and square are used
-here. In the sets with two blobs each blob has 50 inliers: the paper gives 100 in total, and the example divides them
-equally.
+the number of outliers are 45"), but does not say how the points were drawn. The sets look like those of scikit-learn's
+example "Comparing anomaly detection algorithms for outlier detection on toy datasets", whose shapes, scale and square
+are used here. In the sets with two blobs each blob has 50 inliers: the paper gives 100 in total, and the example
+divides them equally.
 """
 
 from collections.abc import Callable

@@ -68,7 +68,7 @@ def _label_rule(parameters: dict[str, Any]) -> LabelRule:
 
 
 def alarm_level(threshold: float | str) -> float:
-    """Return the surprise at the threshold; for rules that are not based on surprise, that of the default threshold."""
+    """Return the surprise at the threshold or, if its rule is not based on surprise, at the default threshold."""
     rule = stream_rule(threshold)
     default = stream_rule(resolved_for_stream("preset", "threshold", PRESET)).value
     return rule.value if rule.name == SURPRISE else default

@@ -19,7 +19,7 @@ MAX_ROWS = 2**17  # largest number of rows in a block
 class Limits(NamedTuple):
     """Limits on the rows of a block."""
 
-    max_keys: int  # number of different keys
+    max_keys: int  # largest number of different keys
     max_rows_per_key: int
     drops_keys: bool  # True if keys that leave memory are lost
 
@@ -58,7 +58,7 @@ class KeyedBlock(NamedTuple):
     used: Array  # the distinct entries, ascending
     starts: Array  # the rows of key i are order[starts[i] : starts[i + 1]]
     order: Array  # rows, grouped by key, those of a key in the order of arrival
-    counts_before: Array  # the COUNTS of each key before the block
+    counts_before: Array  # the counters of each key (`engine/fleet.py: COUNTS`) before the block
     parts: dict[int, Block]  # by shard
     labels: Labels
     number: int  # number of the first row among all rows of the fleet

@@ -23,7 +23,7 @@ from imondrian.stream.detector import StreamDetector
 
 EPOCH = 4096  # rows of the fleet between two updates
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio: its multiples are evenly distributed
-_SAMPLED = np.uint64(2**64 // 64)  # one in 64 rows is sampled
+_SAMPLE_LIMIT = np.uint64(2**64 // 64)  # one in 64 rows is sampled
 _MIN_POINTS = 16  # points that a key must have before its mean and standard deviation can be used
 _N_TREES, _WINDOW, _MAX_SAMPLES = 32, 2048, 256
 _NAME = "the common forest of the store"
@@ -123,7 +123,7 @@ class CommonForest:
         return is_borrowed
 
     def _score(self, deviations: Array) -> _CommonScores | None:
-        """Score and label rows without learning them; return None if the forest has not learned enough rows."""
+        """Score and label rows without learning them; None if there are no rows, or the forest has learned too few."""
         detector = self._detector
         if len(deviations) == 0 or not detector.is_warm:
             return None
@@ -171,8 +171,9 @@ class CommonForest:
 def read(content: bytes, n_features: Any) -> tuple[MondrianForest, dict[str, Any]]:
     """Return the forest that `CommonForest.to_bytes` wrote, and its notes.
 
-    Call it before a fleet with `n_features` features is created: the forest must have this number of features, and
-    cannot be much larger than its file, so a small file with a wrong number cannot make the fleet take much memory.
+    Call it before a fleet with `n_features` features is created. The forest must have this number of features, and it
+    cannot be much larger than its file. So a small file with a wrong, large `n_features` is refused before memory is
+    allocated for the fleet.
 
     Raises
     ------
@@ -188,8 +189,9 @@ def read(content: bytes, n_features: Any) -> tuple[MondrianForest, dict[str, Any
 def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
     """Transform deviations so that they follow a standard normal distribution if the values of each key are normal.
 
-    The deviation of a row from the mean of n points, in their standard deviations, has a Student distribution, up to a
-    factor. Its tails are heavy if n is small. Wallace's approximation [Wallace1959] converts it to a normal quantile.
+    The deviation of a row from the mean of n points, divided by the standard deviation of these points, has a Student
+    distribution, up to a factor. Its tails are heavy if n is small. Wallace's approximation [Wallace1959] converts a
+    deviation to a normal quantile.
 
     Parameters
     ----------
@@ -211,7 +213,8 @@ def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
 def _last_step(n_points: Array, window: int) -> Array:
     """Return the number of points at the last step of windows that have seen n_points points.
 
-    Only steps up to the one at which the window is first full are considered: the result may be longer than the window.
+    Only steps up to the first one at which the window is full are considered. At that step, the number of points may be
+    larger than the window.
     """
     steps = [0, 1]
     while steps[-1] < min(window, n_points.max(initial=0)):
@@ -231,7 +234,7 @@ def _parts_by_epoch(number: int, n_rows: int) -> Iterator[tuple[int, int]]:
 def _is_sampled(first: int, end: int) -> Array:
     """Return which of the rows first, ..., end - 1 are sampled: about one in 64.
 
-    Of every k-th row, for any k, about one in 64 is sampled, too, so the forest learns from all keys even if their rows
-    come in a fixed order.
+    If only every k-th row is considered, about one in 64 of these is sampled, too, for any k. So the forest learns from
+    all keys even if their rows come in a fixed order.
     """
-    return np.arange(first, end).astype(np.uint64) * _GOLDEN < _SAMPLED
+    return np.arange(first, end).astype(np.uint64) * _GOLDEN < _SAMPLE_LIMIT

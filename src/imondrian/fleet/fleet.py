@@ -76,8 +76,8 @@ class Fleet:
         forest has learned 256 rows and the key has had 16 rows. The common forest sees how far a row is from the mean
         of its key, in standard deviations. In these results, `is_borrowed` is True.
     on_error : "raise" or "skip", default="raise"
-        What to do with an unusable row (not finite, not a number, wrong width): raise an InvalidInputError, in which
-        case no row of the call is processed, or count it and return the score NaN.
+        What to do with an unusable row (not finite, not a number, wrong width). "raise": raise an InvalidInputError,
+        and process no row of the call. "skip": count the row, and return the score NaN for it.
     rules : IncidentRules or dict, optional
         Which alarms form an incident. The attribute can be set at any time.
     max_bytes : int, optional
@@ -460,8 +460,10 @@ class Fleet:
 
         Raises
         ------
+        FileNotFoundError
+            If there is no such file.
         DamagedFileError
-            If the file is damaged or not the store of a fleet.
+            If the file is damaged or not the store of a fleet. If no fleet was saved in it, a NothingSavedError.
         StoreError
             If the file cannot be opened, for example because another process is using it.
         """
@@ -538,7 +540,7 @@ class Fleet:
 
     @write_locked
     def unpack_key(self, key: Key, content: bytes) -> None:
-        """Add a key with the state that `pack_key` has returned, for this fleet or one with the same parameters.
+        """Add a key with a state that `pack_key` has returned, called on this fleet or one with the same parameters.
 
         If there is no memory for the key, the least recently used one moves to the store or is dropped. The added key
         counts as the most recently used one.
@@ -565,7 +567,7 @@ class Fleet:
 
     @write_locked
     def key_changes(self) -> KeyChanges:
-        """Return the keys that have changed or were removed since the last snapshot.
+        """Return the keys that have changed or were removed since the last confirmed snapshot.
 
         To save a snapshot, pack the changed keys and the common state, and then call `confirm_key_changes`. Until then,
         the same keys are returned again. The first call returns all keys, unless `confirm_key_changes` was called

@@ -78,7 +78,7 @@ class FleetState:
     """The detectors of the keys of a fleet, its common forest, and its incidents.
 
     A call that is interrupted, for example by Ctrl+C, leaves `is_settled` False; then `settle` finishes its work. The
-    seeds of keys are an argument, `seed_of`, because a reference to the fleet would be a cycle.
+    seeds of keys are an argument, `seed_of`, because a reference to the fleet would create a reference cycle.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class FleetState:
         self.records = self.records._replace(events=(), observed={})
 
     def process(self, rows: Rows, seed_of: SeedOf) -> FleetResults:
-        """Process rows, block by block; if the store fails, the error has the results of the blocks before it."""
+        """Process rows, block by block; if the store fails, the error has the results of the complete blocks."""
         results, first, table = list[FleetResults](), 0, self.table
         limits = Limits(table.max_keys, longest_block(self.parameters["window"]), table.store is None)
         while first < len(rows.keys):

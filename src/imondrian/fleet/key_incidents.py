@@ -30,7 +30,7 @@ class AlarmSettings(NamedTuple):
     """How alarms become incidents."""
 
     rules: IncidentRules
-    level: float  # surprise above which a row is an alarm
+    level: float  # surprise of the threshold; see `block_scoring.alarm_level`
     names: list[Any] | None  # names of the features
 
 
@@ -108,19 +108,19 @@ class LatestIncidents:
 
     def apply(self, changes: IncidentChanges) -> None:
         """Update the incidents that changed, and add those that opened."""
-        for name, incident in changes.incidents.items():
-            if name in self._incidents:
-                self._incidents[name] = incident
-        for name in changes.opened:
-            self._incidents[name] = changes.incidents[name]
+        for incident_id, incident in changes.incidents.items():
+            if incident_id in self._incidents:
+                self._incidents[incident_id] = incident
+        for incident_id in changes.opened:
+            self._incidents[incident_id] = changes.incidents[incident_id]
         while len(self._incidents) > N_INCIDENTS_STORED:
             self._incidents.popitem(last=False)
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Remove the incidents of keys."""
         forgotten = set(keys)
-        for name in [name for name in self._incidents if name[0] in forgotten]:
-            self._incidents.pop(name, None)
+        for incident_id in [incident_id for incident_id in self._incidents if incident_id[0] in forgotten]:
+            self._incidents.pop(incident_id, None)
 
 
 class _WindowPoints(NamedTuple):
@@ -129,11 +129,11 @@ class _WindowPoints(NamedTuple):
     sampler: Window
 
     def numbered_points(self, first: int, end: int) -> Array:
-        """Return the points with the numbers first, ..., end - 1, oldest first, that are in the window."""
+        """Return those points with the numbers first, ..., end - 1 that are in the window, oldest first."""
         return self.sampler.numbered_points(first, end)
 
     def n_numbered_points(self, first: int, end: int) -> int:
-        """Return how many of these points are in the window."""
+        """Return how many of the points with the numbers first, ..., end - 1 are in the window."""
         return self.sampler.n_numbered_points(first, end)
 
 

@@ -83,7 +83,7 @@ def from_bytes(content: bytes, size: DetectorSize, window: Window, key: Any) -> 
 
 
 def used_slots(name: str, array: Array, n_slots: int) -> Array:
-    """Return the first n_slots slots of each tree in an array of `Trees`; `name` is its field there."""
+    """Return the first n_slots slots of each tree in an array of `Trees`; `name` is the array's field in `Trees`."""
     shape = shape_of(FIELDS[name], array.shape[0], n_slots, array.shape[-1])
     return np.ascontiguousarray(array[tuple(slice(length) for length in shape)])
 

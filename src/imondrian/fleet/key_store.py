@@ -56,7 +56,7 @@ class CommonBytes(NamedTuple):
 
 
 class KeyStore:
-    """A store, which must be opened. While it is open, no other process or object can open it.
+    """A store. Call `open` before other methods. While a store is open, no other process or object can open it.
 
     A forked process cannot use it.
 
@@ -123,7 +123,7 @@ class KeyStore:
                 self._spill_path.unlink(missing_ok=True)
 
     def __del__(self) -> None:
-        """Close the store when nothing refers to it: its connection, part of a cycle, would be freed late."""
+        """Close the store when nothing refers to it; a reference cycle would keep its connection open for longer."""
         with suppress(Exception):  # the interpreter may be ending
             self.close()
 
@@ -198,7 +198,7 @@ class KeyStore:
         """Store the states of keys that leave memory."""
         rows = [(encoded_key(key), state) for key, state in states]
         with self._errors(), self._transaction():
-            self._base.execute(_SPILL_TABLE)  # only now: a store can also be opened and read if the disk is full
+            self._base.execute(_SPILL_TABLE)  # not in `open`, so that a store can be opened on a full disk
             self._base.executemany("INSERT OR REPLACE INTO spill.spilled VALUES (?, ?)", rows)
         self._has_spilled = True
         self._count_unused_bytes()
@@ -209,7 +209,7 @@ class KeyStore:
         self._removed.add(encoded_key(key))
 
     def save(self, common: CommonBytes, states: Iterable[tuple[Key, bytes]]) -> None:
-        """Save the fleet: the common state, these states of keys, and the spilled ones. Other keys have not changed."""
+        """Save the fleet: the common state, these states, and the spilled states. Other keys must not have changed."""
         values = [("header", common.header), ("common", common.forest)]
         removed = [(key,) for key in self._removed]
         if self._has_spilled:

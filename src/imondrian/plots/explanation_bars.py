@@ -29,7 +29,7 @@ from imondrian.plots.validation import as_names, as_numbers
 
 _SHARE_OF_NAMES = 0.4  # largest width of a feature name, as a share of the width of the axes
 _MAX_BARS = 200
-_LINE = 1.7  # height per bar relative to the size of its name; leaves space for the legend and the axis
+_BAR_PITCH = 1.7  # distance between bars, as a multiple of TEXT_SIZE; leaves space for the legend and the axis
 _CATEGORY = "unusual category"
 _COLOURS = {"too high": TOO_HIGH, "too low": TOO_LOW, _CATEGORY: CATEGORY}  # in the order of the rows of `sizes`
 _PALE = 0.5  # opacity of the bar that sums the other features
@@ -84,7 +84,7 @@ def plot_explanations(
     shares = _mean_shares(table, np.isin(np.arange(table.shape[1]), list(categorical)))
     n_shown = min(as_count(n_shown, "n_shown", 1, _MAX_BARS), table.shape[1])
     axes = new_axes(7.0, 1.3 + 0.27 * (n_shown + 1)) if axes is None else axes
-    n_fitting = int(axes_size(axes)[1] / (_LINE * TEXT_SIZE)) - 1
+    n_fitting = int(axes_size(axes)[1] / (_BAR_PITCH * TEXT_SIZE)) - 1
     top = _top_features(shares, max(min(n_shown, n_fitting), 1))
     _draw_bars(axes, top)
     _write_names(axes, top, listed)

@@ -10,11 +10,12 @@ from imondrian.plots.style import axes_size
 
 GAP = 3.0  # points between a label and the position it belongs to
 _PADDING = 1.0  # points around a label
-_ALIGNMENT = {"left": 0.0, "center": 0.5, "right": 1.0, "bottom": 0.0, "top": 1.0}  # share of a label before its anchor
+# share of a label that lies to the left of its anchor, or below it
+_ALIGNMENT = {"left": 0.0, "center": 0.5, "right": 1.0, "bottom": 0.0, "top": 1.0}
 
 
 class LabelPosition(NamedTuple):
-    """Where a label is relative to its anchor: the offset in units of 1/72 inch, and the side of the label there."""
+    """An offset from the anchor of a label, in units of 1/72 inch, and the side of the label that has this offset."""
 
     right: float
     up: float

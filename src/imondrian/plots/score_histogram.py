@@ -34,7 +34,7 @@ from imondrian.plots.validation import as_number, as_scores
 _MIN_BARS, _MAX_BARS = 12, 60
 _MIN_BAR_WIDTH = 0.0125  # width of a bar, as a share of the axes
 _SHARE_OF_NAME = 0.35  # largest width of the name of a threshold, as a share of the width of the axes
-_MAX_LINEAR = 30  # if a bar is taller, a single row would be invisible on a linear axis
+_MAX_LINEAR = 30  # tallest bar on a linear axis; beside a taller one, a bar of a single row would be invisible
 _DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (9, 3)))
 
 

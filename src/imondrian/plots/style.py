@@ -20,7 +20,7 @@ TOO_HIGH = "#A63603"
 TOO_LOW = "#74A9CF"
 CATEGORY = "#8C6BB1"
 _MARGIN, _MIN_MARGIN = 0.05, 0.005  # around scores: as a share of their range, and the minimum in units of score
-_HANDLE = 4.8 * TEXT_SIZE  # width of a legend entry without its text, in points
+_HANDLE_WIDTH = 4.8 * TEXT_SIZE  # width of a legend entry without its text, in points
 _MAX_NAME_WIDTH = 0.6  # as a fraction of the width of the axes; the rest is for a power of ten or a date
 
 
@@ -61,7 +61,7 @@ def score_range(values: Array, thresholds: Array) -> tuple[float, float]:
 
 def add_legend(axes: Axes, handles: Sequence[Artist]) -> None:
     """Add the legend above the axes, where it covers nothing, in as many columns as fit."""
-    widths = [_HANDLE + text_size(str(handle.get_label()), TEXT_SIZE)[0] for handle in handles]
+    widths = [_HANDLE_WIDTH + text_size(str(handle.get_label()), TEXT_SIZE)[0] for handle in handles]
     n_columns = len(handles)
     while n_columns > 1 and sum(map(max, np.array_split(widths, n_columns))) > axes_size(axes)[0]:
         n_columns -= 1

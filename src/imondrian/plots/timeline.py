@@ -15,7 +15,7 @@ from imondrian.plots.style import INK, add_legend, finish, new_axes, score_range
 from imondrian.plots.time_axis import set_ticks, x_coordinates
 from imondrian.plots.validation import as_number, as_numbers, as_scores, check_length
 
-_MAX_CORNERS = 5_000  # points of the threshold line
+_MAX_CORNERS = 5_000  # largest number of points of the threshold line
 
 
 def plot_timeline(

@@ -54,8 +54,8 @@ def plot_tree(
 ) -> Figure:
     """Plot the upper levels of a tree, each node at its split time, the earliest at the top.
 
-    The number of points in each leaf or subtree is written below it. Numbers, and labels of cuts, for which there is no
-    space are left out.
+    The number of points in each leaf or subtree is written below it. A number, or the label of a cut, is left out if
+    there is no space for it.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class DetectorCache:
         return loaded
 
     def put(self, detector: StreamDetector) -> bytes:
-        """Cache a detector and return its bytes; it must not be changed afterwards."""
+        """Cache a detector and return its bytes. The detector must not be changed afterwards."""
         content = to_bytes(detector)
         same = self._cached.pop(digest_of(content), None)
         self._cached[digest_of(content)] = detector

@@ -78,8 +78,9 @@ def fit(  # noqa: PLR0913
         "preset": "auto" with "practice", "kmeans" with "paper". The threshold is computed from the scores of the rows
         that the trees hold.
     categorical : sequence of str or int, or mask, default=()
-        Further features that are categories, that is, numbers for which only equality counts. They are given by the
-        names of their columns or, if one column holds all features, by index. A missing value is a category of its own.
+        Further features that are categories, that is, numbers for which only equality counts: the names of their
+        columns, their indices, or a mask. If one column holds all features, the features have no names. A missing value
+        is a category of its own.
     missing : "median", "indicator" or "raise", default="median"
         What to do with missing numbers (null or NaN). "median": replace them by the median of the column in all samples
         together. "indicator": also add a yes/no feature for each column with gaps. "raise": the row cannot be used.

@@ -8,7 +8,10 @@ from imondrian.stream.detector import StreamDetector
 
 
 class GroupFleet(Fleet):
-    """A fleet in which every key has the fleet's seed, so a key's results are those of a `StreamDetector` alone."""
+    """A fleet in which every key has the seed of the fleet.
+
+    So the results of a key are those of a `StreamDetector` with this seed that processes only the rows of the key.
+    """
 
     keys_per_shard = 16  # there are many fleets, and each has few keys
 
@@ -23,7 +26,7 @@ class GroupFleet(Fleet):
     def detached(self, key: Key, missing: str) -> StreamDetector:
         """Forget a key, and return a `StreamDetector` that continues in its place and accepts missing numbers.
 
-        `missing` is its rule for missing numbers. If the fleet does not have the key, the detector is new.
+        `missing` is the detector's rule for missing numbers. If the fleet does not have the key, the detector is new.
         """
         if key not in self:
             return StreamDetector(**self.parameters | {"missing": missing})

@@ -205,7 +205,7 @@ class KeyGroup:
 
     @classmethod
     def from_bytes(cls, content: bytes, n_groups: int, spare: Self | None = None) -> Self:
-        """Return the group that `to_bytes` has written; it reuses the tables of the group `spare`, whose keys are lost.
+        """Return the group that `to_bytes` has written, in the tables of the group `spare`, which loses its keys.
 
         Raises
         ------
@@ -326,7 +326,7 @@ class GroupCache:
         self._n_bytes = 0
 
     def pop(self, name: Hashable, content: bytes, n_groups: int) -> KeyGroup:
-        """Remove the group with these bytes from the cache, or read it from them, and return it.
+        """Remove the group with these bytes from the cache, or read it from the bytes, and return the group.
 
         The caller may change the group.
         """
@@ -347,7 +347,7 @@ class GroupCache:
         return content
 
     def _removed(self, name: Hashable) -> tuple[bytes, KeyGroup | None]:
-        """Remove a group from the cache; return its digest and the group, or None if it is not cached."""
+        """Remove a group from the cache; return its digest and the group, or b"" and None if it is not cached."""
         digest, group, n_bytes = self._cached.pop(name, (b"", None, 0))
         self._n_bytes -= n_bytes
         return digest, group

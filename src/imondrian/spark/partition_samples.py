@@ -114,7 +114,7 @@ def _merged_sample(arrays: list[tuple[Array, Array]], max_samples: int) -> tuple
 
 
 def _merged_categories(arrays: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Add up counts; keep at most one category more than a forest can hold, so that it notices if any were dropped."""
+    """Add up counts; keep at most one category more than a forest can hold, so that dropped ones are noticed."""
     codes, counts = most_frequent(*summed_categories(arrays), MAX_CATEGORIES + 1)
     return codes, counts.astype(np.float64)
 

@@ -54,7 +54,7 @@ def score(  # noqa: PLR0913
         If the model has none, or if `kind` is not the model's own, it comes from the scores of the points in the
         forest.
     kind : "depth", "expected" or "size", optional
-        The score to use instead of the model's own ("depth" for a MondrianForest).
+        The score to use; by default that of the model, which is "depth" for a MondrianForest.
     explain_text : bool or str, default=False
         Whether to add a column with the explanation of each anomaly in words, such as "country = KP (never seen), 41%;
         amount = 99,999 (high; expected 4 to 210), 38%"; null for other rows. A str is the name of the column; True

@@ -144,9 +144,9 @@ def watch(  # noqa: PLR0913
     n_groups : int, default=64
         Number of groups into which the keys are divided. The detectors of a group are one value in the state store, and
         its rows are processed in one pass. Choose about one group for 10 to 50 keys, and at least twice as many as
-        cores. It cannot be changed for a checkpoint. It has no effect if each key has its own state. This is the case
-        with the preset "series", categories, `missing="indicator"`, a shingle, `learn_anomalies=False`, or a key whose
-        values are nested, intervals, or text with a collation.
+        cores. The number cannot be changed for a checkpoint. It has no effect if each key has its own state, which is
+        the case with the preset "series", categories, `missing="indicator"`, a shingle, `learn_anomalies=False`, or a
+        key whose values are nested, intervals, or text with a collation.
     time : str, optional
         A column of timestamps, by which the rows of a micro-batch are ordered. With the preset "series", also the times
         of the rows; a null is an unknown time.

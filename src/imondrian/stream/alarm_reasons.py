@@ -1,8 +1,8 @@
 """The reasons for an alarm on a stream: the features that make a point anomalous, and what was expected instead.
 
-They come from a small forest that is built, when needed, on points before the alarm. The forest of the detector cannot
-be used: by then it has learned the point and later ones, and the result must not depend on how the stream is divided
-into calls.
+The reasons come from a small forest that is built, when needed, on points before the alarm. The forest of the detector
+cannot be used: when an alarm is explained, that forest may already have learned the point and later ones, and the
+reasons must not depend on how the stream is divided into calls.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -24,7 +24,7 @@ _FORESTS_PER_WINDOW = 16  # reference forests in a window full of alarms: at lea
 
 
 def longest_block(window: int) -> int:
-    """Return how long a block may be if, after it, the window must still hold the points that explain its alarms.
+    """Return the largest length of a block after which the window still holds the points that explain its alarms.
 
     Examples
     --------
@@ -35,15 +35,16 @@ def longest_block(window: int) -> int:
 
 
 def n_reference_points(window: int) -> int:
-    """Return how many points explain an alarm, at most."""
+    """Return the largest number of points that explain an alarm."""
     return max(window // 2, 1)
 
 
 def reference_end(number: int, window: int) -> int:
     """Return the end (exclusive) of the range of points that explain an alarm at the point `number`.
 
-    It advances in steps of at most a sixteenth of the window, or of the points so far, so that alarms near each other
-    share a forest. It depends only on `number` and `window`, so the reasons do not depend on calls or restarts.
+    The end advances in steps, so that alarms near each other share a forest. A step is at most a sixteenth of the
+    window or, until the window is full, of the points so far. The end depends only on `number` and `window`, so the
+    reasons do not depend on calls or restarts.
 
     Examples
     --------
@@ -59,7 +60,7 @@ def _step(n_points: int) -> int:
 
 
 def _longest_delay(window: int) -> int:
-    """Return how many points, at most, lie between the points that explain an alarm and the alarm."""
+    """Return the largest number of points that can lie between an alarm and the points that explain it."""
     return _step(window) - 1
 
 
@@ -68,10 +69,10 @@ class NumberedPoints(Protocol):
 
     @property
     def sampler(self) -> Sampler:
-        """The sampler that holds the points. If it is another object, the same numbers may stand for other points."""
+        """The sampler that holds the points. After it is replaced, the same numbers may stand for other points."""
 
     def numbered_points(self, first: int, end: int) -> Array:
-        """Return the points with the numbers first, ..., end - 1, oldest first, that are in the window."""
+        """Return those points with the numbers first, ..., end - 1 that are in the window, oldest first."""
 
     def n_numbered_points(self, first: int, end: int) -> int:
         """Return how many of the points with the numbers first, ..., end - 1 are in the window."""
@@ -82,7 +83,7 @@ class _Reference(NamedTuple):
 
     sampler: Sampler  # of the forest of the detector
     end: int  # the number of its last point, plus 1
-    n_points: int  # changes if points are forgotten
+    n_points: int  # that the forest was built on; if points are forgotten, another forest is built
     forest: MondrianForest
 
 

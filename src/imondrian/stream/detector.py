@@ -147,7 +147,7 @@ class StreamDetector:
         Number of consecutive rows that form a point, for time series whose shape matters. The preset "series" has no
         shingles.
     on_error : "raise" or "skip", default="raise"
-        What to do with an unusable row (not finite, not a number, wrong width, other features): raise an
+        What to do with an unusable row (not finite, not a number, wrong width, wrong names): raise an
         InvalidInputError, or count it in `n_seen` and `n_skipped` and return the score NaN. Nothing else changes.
     n_jobs : int, default=1
         Number of threads for calls with many rows; results do not depend on it.
@@ -164,8 +164,8 @@ class StreamDetector:
         unusable. A row without any value is always unusable. The preset "series" allows only "raise" and "median"; its
         "median" treats a missing number as equal to the usual one.
     rules : IncidentRules or dict, optional
-        Which alarms form an incident. The attribute can be set at any time. If a rule refers to a feature by name, rows
-        that do not have this name raise an InvalidInputError. So does a rule for a categorical feature.
+        Which alarms form an incident. The attribute can be set at any time. A rule for a categorical feature raises an
+        InvalidInputError. Rows without a feature that a rule refers to by name raise an InvalidInputError, too.
 
     Attributes
     ----------
@@ -534,7 +534,7 @@ class StreamDetector:
         Returns
         -------
         dict
-            The part of each feature: positive if its value is unusually high, negative if unusually low; that of a
+            The part of each feature: positive if its value is unusually high, negative if unusually low. The part of a
             category is never negative. The absolute values sum to the score. The keys are the names of the features, or
             their indices. With a shingle, a key is a pair: ("x", 2) is the feature x two rows ago. With the preset
             "series", ("x", "hour") is the deviation from what is usual at this hour, ("x", "level") that from the
@@ -672,9 +672,10 @@ class StreamDetector:
 
         If numbers of a row were missing, pass the row with the numbers that replaced them, as `rescore` returns it.
         Numbers that are missing in `X` are replaced as if the row came next. With ``missing="indicator"``, the window
-        also stores which numbers were missing, so it does not contain the row with replaced numbers. In that case, and
-        with a shingle, forget the point itself: ``detector.forest.forget(detector.forest.points()[i : i + 1])``, where
-        i is the position of the point in the results of `rescore`.
+        also stores which numbers were missing, so a row with replaced numbers does not match its point. In that case,
+        and with a shingle, forget the point itself:
+        ``detector.forest.forget(detector.forest.points()[i : i + 1])``, where i is the position of the point in the
+        results of `rescore`.
 
         Parameters
         ----------
@@ -688,7 +689,8 @@ class StreamDetector:
         Raises
         ------
         InvalidInputError
-            If a row is not in the window; then no row is forgotten. Also with a shingle or the preset "series".
+            If a row is not in the window, in which case no row is forgotten; or if the detector has a shingle or the
+            preset "series".
         """
         if self._layout.has_views:
             raise InvalidInputError("Single rows of a series cannot be forgotten: later points depend on them.")
@@ -870,7 +872,7 @@ class StreamDetector:
         return min(state.n_until_next_phase, self.forest.sampler.scored_block_length(longest, self.kind))
 
     def _needs_copy_of_state(self, row: Array, names: list[Any] | None) -> bool:
-        """Return True if more must be recorded for the row than `StreamState.count_row` does."""
+        """Return True if more must be recorded for the row than `StreamState.count_row` records."""
         state = self._state
         is_point = self._n_values == row.size  # without a shingle or indicators
         return not is_point or names is not state.names or self._labels_before_learning(state) or has_gaps(row[0])
@@ -885,9 +887,9 @@ class StreamDetector:
         return state.gaps.with_medians_for(rows, self.forest.sampler.ring, state.n_shown)  # type: ignore[attr-defined]
 
     def _last_row(self, rows: Array) -> Array | None:
-        """Return the latest row of the stream if gaps in `rows` are filled from it; None if not, or if there is no row.
+        """Return the latest row of the stream if gaps in `rows` are filled from it, otherwise None.
 
-        Only its numbers are needed, so its categories may be 0.
+        Before the first row, return None, too. Only the numbers of the latest row are needed: its categories may be 0.
         """
         if self._parameters["missing"] != "previous" or not np.isnan(rows).any():
             return None
@@ -905,7 +907,7 @@ class StreamDetector:
     def _process_point(self, point: Array, index: int) -> Result:
         """Like `_process_block` for one point, but usually without a copy of the state, which would be slow.
 
-        The copy protects the state from interruptions, and `count_row` and `count_alarm` cannot be interrupted.
+        A copy would protect the state from interruptions, but `count_row` and `count_alarm` cannot be interrupted.
         """
         state = self._next_state = self._state
         self._first_unrecorded = state.n_shown
@@ -936,9 +938,9 @@ class StreamDetector:
         return self._record(score, [], points)
 
     def _state_with(self, rows: StreamRows) -> tuple[StreamState, Array, StreamGaps]:
-        """Return a state that includes the rows, their points, and the gaps to store if the points are learned.
+        """Return a state that includes the rows, the points, and the gaps to store if the points are learned.
 
-        The state does not count the rows yet.
+        The counters of the state do not include the rows yet. The points are those that the rows complete.
         """
         state = self._state
         ring: Array = self.forest.sampler.ring  # type: ignore[attr-defined]  # a detector always has a window

@@ -12,7 +12,7 @@ from imondrian.rows.missing_values import without_indicators
 
 
 class RowLayout(NamedTuple):
-    """The layout of a point: `size` rows, each with its features, followed by indicators for some of the features.
+    """The layout of a point: `size` rows, each of which has its features, then indicators for some of the features.
 
     With the preset "series", the rows of a point are the views of one row of the stream (`series_views.py`).
     """
@@ -70,7 +70,7 @@ class RowLayout(NamedTuple):
     def numbers_of_point(self, point: Array) -> Array:
         """Return the last row of a point of the window, with 0 in place of the categories.
 
-        The window stores the numbers of all rows of a point first.
+        In the window, a point begins with the numbers of all its rows; its categories come last.
         """
         row, n_numbers = np.zeros(self.n_features), len(self.numeric)
         row[self.numeric] = point[n_numbers * (self.size - 1) : n_numbers * self.size]

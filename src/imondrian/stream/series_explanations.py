@@ -14,7 +14,7 @@ class SeriesPart(NamedTuple):
     """The part of one feature in the score of a row. All numbers are values of the feature, not deviations."""
 
     feature: int
-    view: int  # the view with the largest part; views in which the value is outside the expected range come first
+    view: int  # the view with the largest part, if possible one in which the value is outside the expected range
     share: float  # of the score
     value: float
     is_high: bool  # whether the value is above the median

@@ -49,7 +49,7 @@ class Shingle:
 
     @property
     def n_bytes(self) -> int:
-        """Memory used in bytes, counted as full from the start."""
+        """Memory in bytes for the stored rows, as if all `size` - 1 of them were stored already."""
         return (self.size - 1) * self.n_features * self.last.itemsize
 
     def points(self, rows: Array, _times: Array | None = None) -> Array:
@@ -81,7 +81,7 @@ class Shingle:
     def preview(self, rows: Array, _times: Array | None = None) -> Array:
         """Return the point of each row as if that row came next, without storing it.
 
-        There are none while `n_rows_needed` is above 0.
+        While `n_rows_needed` is above 0, no row has a point.
         """
         if self.size == 1:
             return np.asarray(rows)

@@ -30,7 +30,7 @@ def reasons_of_point(
     Parameters
     ----------
     detector : StreamDetector
-        The detector. Its forest must not hold the point: the expected values would then be those of the point itself.
+        The detector. Its forest must not hold the point: otherwise the expected values would be those of the point.
     point : array of shape (n_values,)
         The point as the forest holds it; see `StreamDetector.next_point`.
     rows : array of shape (n_rows, n_features)
@@ -43,7 +43,8 @@ def reasons_of_point(
     score : float, optional
         The score to divide; by default the score that the point would have if it came next.
     texts : mapping of int to str, optional
-        The texts of the categories. A key is an index in `rows.ravel()`; the text is "" if it is not known.
+        The texts of the categories, by their indices in `rows.ravel()`. A category that is not listed is shown as its
+        code.
     min_share : float, default=0.05
         Reasons with a smaller share of the score are left out, except for the first.
 

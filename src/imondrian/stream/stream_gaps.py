@@ -39,7 +39,8 @@ class StreamGaps:
     layout : RowLayout
         The features of a row.
     rule : "raise", "median", "previous", "indicator" or "keep"
-        What to do with missing numbers. "raise": they do not arrive here. "keep": they remain NaN.
+        What to do with missing numbers. "raise": this class never gets a row with missing numbers. "keep": they remain
+        NaN.
     window : int
         Number of points in the window.
 
@@ -54,7 +55,7 @@ class StreamGaps:
         self._layout, self._window = layout, window
         self._repeats, self._keeps = rule == "previous", rule == "keep"
         self._medians = np.full(0 if rule in ("raise", "keep") else layout.n_features, UNKNOWN_MEDIAN)
-        self._expires = 0  # number of points shown after which the medians are computed again
+        self._expires = 0  # from this number of points on, the next gap causes new medians
         # Marks: one entry for each point with gaps, in order: the number of the point, and which features were missing.
         # Mark i is stored in entry i % n_entries. Only the last `window` of the `n_marked` marks are read.
         n_entries = n_mark_entries(window) if rule in ("median", "indicator") else 0
@@ -90,10 +91,10 @@ class StreamGaps:
         return int(late[0]) if late.size else len(rows)
 
     def with_medians_for(self, rows: Array, ring: Array, n_shown: int) -> "StreamGaps":
-        """Return a copy with the medians for the next rows (at most `n_rows_with_same_medians`), or self.
+        """Return a copy with new medians if they are due for the next rows, otherwise self.
 
-        The rows may also be alternatives, each of which might come next. `ring` holds one point of the window per line;
-        a point begins with the numeric features of all its rows.
+        There may be at most `n_rows_with_same_medians` rows. They may also be alternatives, each of which might come
+        next. `ring` holds one point of the window per line; a point begins with the numeric features of all its rows.
         """
         if not self._point_numbers.size or self._expires > n_shown or not np.isnan(rows).any():
             return self
@@ -102,7 +103,7 @@ class StreamGaps:
         return other
 
     def filled(self, rows: Array, last: Array | None) -> Array:
-        """Return rows without gaps, and with indicators; `last` is the row before them, or None."""
+        """Return rows with gaps filled and indicators added by the rule; `last` is the row before them, or None."""
         if self._keeps:
             return rows
         if self._repeats:
@@ -127,7 +128,8 @@ class StreamGaps:
     def marked(self, rows: Array, n_shown: int) -> "StreamGaps":
         """Return a copy that has also marked the gaps of the rows, which become the points n_shown, n_shown + 1, ...
 
-        There may be at most ROWS_PER_BLOCK rows. This object does not change, and may mark other rows instead.
+        There may be at most ROWS_PER_BLOCK rows. This object does not change: if the copy is discarded, this object can
+        mark other rows.
         """
         is_gap = np.isnan(rows)
         with_gaps = np.flatnonzero(is_gap.any(axis=1)) if self._point_numbers.size else np.empty(0, np.int64)
@@ -147,7 +149,7 @@ class StreamGaps:
     def state(self, n_shown: int) -> dict[str, Any]:
         """Return the state in types that JSON supports; gaps that have left the window are left out.
 
-        The replaced values are a table of bits with one row per point of the window, oldest first.
+        A table of bits says which values are replacements. It has one row per point of the window, oldest first.
         """
         slots = self._point_numbers_in_window(n_shown) % self._window
         return {

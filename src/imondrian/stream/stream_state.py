@@ -96,9 +96,10 @@ class StreamState:
         return other
 
     def with_rows(self, rows: StreamRows, gaps: StreamGaps) -> "tuple[StreamState, Array]":
-        """Return a state whose builder has processed the rows, without counting them, and the points they complete.
+        """Return a state whose builder has processed the rows, and the points that the rows complete.
 
-        Missing numbers in the rows have already been replaced, and are recorded in `gaps`.
+        The counters of the state do not include the rows yet. Missing numbers in the rows have already been replaced,
+        and are recorded in `gaps`.
         """
         other = shallow_copy(self)
         other.builder, other.gaps, other.names = self.builder.copy(), gaps, rows.names
@@ -187,7 +188,7 @@ class StreamState:
 
     @property
     def alarm_level(self) -> float:
-        """The surprise at the threshold; for rules that are not based on surprise, that of the default threshold."""
+        """The surprise at the threshold or, if its rule is not based on surprise, at the default threshold."""
         rule = self.threshold.rule
         return rule.value if rule.name == SURPRISE else _DEFAULT_LEVEL
 
@@ -223,8 +224,8 @@ class StreamState:
     def restore(self, notes: dict[str, Any], n_shown: int) -> None:
         """Restore the state that `notes` returned, for a forest that was shown n_shown points.
 
-        The counts of the drift monitor are not compared with those of the forest: they may be larger, if the forest was
-        built again.
+        The counts of the drift monitor are not compared with those of the forest: if the forest was built again, the
+        counts of the monitor may be larger.
 
         Raises
         ------
