@@ -442,7 +442,7 @@ def _encoded(body: Any) -> bytes:
     """Return a body as JSON, with null for missing values; raise ValueError or TypeError if JSON cannot express it."""
     try:
         return json.dumps(body, default=_plain, allow_nan=False).encode()
-    except ValueError:  # it contains NaN
+    except ValueError:  # it contains NaN, which becomes null, or an infinite number, which is refused
         plain = json.loads(json.dumps(body, default=_plain), parse_constant=_number_or_none)
         return json.dumps(plain, allow_nan=False).encode()
 

@@ -92,7 +92,7 @@ async def validation_error_response(_request: Request, error: Exception) -> Resp
 
 
 def validation_message(error: Mapping[str, Any]) -> str:
-    """Return a problem that pydantic found as one line."""
+    """Return one line that describes a problem found by pydantic."""
     return ": ".join([*map(str, error["loc"]), error["msg"]])
 
 

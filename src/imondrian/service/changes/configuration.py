@@ -264,7 +264,7 @@ def parameters_of(configuration: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_former(stored: dict[str, Any]) -> bool:
-    """Return True if a version without incidents stored the configuration; there, a threshold was a share of points."""
+    """Return True if the configuration is of a version without incidents, where a threshold was a share of points."""
     return "gap" not in stored
 
 

@@ -176,8 +176,8 @@ def _learned_rows(rows: _Rows, first: int, results: FleetResults) -> Iterator[Le
 def _events_of(found: Sequence[Any], rows: _Rows, first: int, learned: list[LearnedRow]) -> Iterator[KeyedEvent]:
     """Yield events, each with its row among the rows learned from `first` on.
 
-    After a change of the rules, an incident can close at a row before `first`. Its event then gets the first of these
-    rows that has its key.
+    After a change of the rules, an incident can close at a row before `first`. Its event then gets the first row, from
+    `first` on, that has the key of the incident.
     """
     if not found:
         return

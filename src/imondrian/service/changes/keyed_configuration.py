@@ -27,7 +27,7 @@ _KEYED_DEFAULTS: dict[str, Any] = {
     "max_bytes": DEFAULT_MAX_BYTES,
 }
 _FLEET_SETTINGS = ("window", "max_samples", "n_trees", "preset", "kind", "scale", "threshold", "warm_up", "seed")
-_REQUIRED: dict[str, Any] = {  # settings that can only have one value
+_FIXED_SETTINGS: dict[str, Any] = {  # settings that can only have one value
     "categorical": [],
     "missing": "raise",
     "shingle": SHINGLE,
@@ -48,7 +48,7 @@ def with_keyed_defaults(settings: dict[str, Any], features: list[str], default_t
     complete = {**_KEYED_DEFAULTS, **given}
     if complete.get("preset") == SERIES:
         raise InvalidInputError(f"preset must not be {SERIES!r} with a key: the memory of each key would be too large.")
-    for name, value in _REQUIRED.items():
+    for name, value in _FIXED_SETTINGS.items():
         if complete.get(name, value) != value:
             raise InvalidInputError(f"{name} must be {value!r} with a key, but is {complete[name]!r:.100}.")
     return complete

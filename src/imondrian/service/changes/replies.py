@@ -50,7 +50,8 @@ def reply_to(kind: str, outcome: Outcome | KeyedOutcome) -> Reply:
 
 def saved_reply_to(entry: Entry, request: str, reply: Reply) -> SavedReply:
     """Return the reply to an entry in the form in which it is saved, by request id."""
-    kind = MODEL if entry.kind == NEW_MODEL else entry.kind  # the same request creates or replaces a detector
+    # the request that created the detector has the kind MODEL when it is repeated, since the detector then exists
+    kind = MODEL if entry.kind == NEW_MODEL else entry.kind
     return SavedReply(entry.number, request, digest_of(kind, entry.content), reply)
 
 

@@ -28,7 +28,7 @@ def checked_silence(silence: Any) -> float | None:
     Raises
     ------
     InvalidInputError
-        If `silence` is anything else.
+        If `silence` is anything else, 0 or less, or longer than a year.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Keep the latest openings and closings of incidents in memory once they are committed, and wake their subscribers."""
+"""Keep the latest openings and closings of incidents in memory once they are committed, and wake subscribers."""
 
 import threading
 from collections import deque

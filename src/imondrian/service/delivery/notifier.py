@@ -20,7 +20,7 @@ from imondrian.service.storage.store import Store
 from imondrian.service.storage.writer import Writer
 
 _LOG = logging.getLogger("imondrian.service")
-_JITTER = Random()  # noqa: S311 (not for secrets; its own, so that the global generator does not change)
+_JITTER = Random()  # noqa: S311 (not for secrets; a separate generator, so that the global one does not change)
 _EVENTS_PER_PASS = 100
 _MANY_FAILURES = 3  # after this many in a row, the service reports a problem
 _SECONDS_TO_END = 2.0  # for the threads, at shutdown; unconfirmed notifications are sent again after the next start
@@ -161,7 +161,7 @@ class Channel:
         if self._backoff.until > time.monotonic():
             return self._backoff.until - time.monotonic()
         while events := self._writer.write(self._read_waiting):
-            blocked = set[int]()  # a detector that was blocked stays blocked: its events are sent in order
+            blocked = set[int]()  # a detector blocked at an event stays blocked at later ones: they are sent in order
             for event in events:
                 if self._is_closed:
                     return None
@@ -223,7 +223,8 @@ class Channel:
     def _is_too_old(self, event: StoredEvent, backoff: _Backoff) -> bool:
         """Return True if an event is too old to be tried again.
 
-        Attempts must also have failed for as long, by the monotonic clock: the other clock may have been set forward.
+        By the monotonic clock, attempts must also have failed for that time: the system clock may have been set
+        forward.
         """
         limit = self._retention.notification_seconds
         return time.time() - event.time > limit and time.monotonic() - backoff.since > limit
@@ -239,7 +240,10 @@ class Channel:
         return backoff
 
     def _longer(self, backoff: _Backoff, wait: float) -> _Backoff:
-        """Return the backoff after one more failure: twice as long, with jitter, but at least `wait` seconds."""
+        """Return the backoff after one more failure.
+
+        The time until the next attempt doubles up to a limit, with jitter, but is at least `wait` seconds.
+        """
         seconds = self._retention.retry_seconds * 2.0 ** min(backoff.n_failures, _MAX_DOUBLINGS)
         jittered = min(seconds, self._retention.longest_retry_seconds) * _JITTER.uniform(0.5, 1.0)
         now = time.monotonic()

@@ -102,7 +102,10 @@ class Answer(NamedTuple):
 
 
 class Delivery:
-    """One attempt to send an event to a receiver. After `TOTAL_SECONDS`, it is aborted as soon as it is connected."""
+    """One attempt to send an event to a receiver.
+
+    The attempt is aborted after `TOTAL_SECONDS` or, if it is still connecting then, when the connection is made.
+    """
 
     def __init__(self, receiver: Receiver) -> None:
         connection_type = HTTPSConnection if receiver.scheme == "https" else HTTPConnection

@@ -73,7 +73,7 @@ class SinceSnapshot(NamedTuple):
     n_points: int = 0  # learned
     n_bytes: int = 0  # of entries
     n_others: int = 0  # entries that learn no points
-    seconds: float = 0.0  # that it took
+    seconds: float = 0.0  # that it took to apply the entries
 
     def plus(self, entries: list[Entry], n_features: int) -> "SinceSnapshot":
         """Return the totals after more entries."""

@@ -69,7 +69,7 @@ class QueuedKeys:
     Parameters
     ----------
     limits : Limits
-        The largest number of keys of a detector, and the memory of all detectors, for error messages.
+        The largest number of keys of a detector; also the memory of all detectors, which is named in error messages.
     bytes_left : callable
         Returns how much memory all detectors together may still use.
     """
@@ -80,7 +80,7 @@ class QueuedKeys:
         self._n_queued = 0  # a key of several jobs counts several times
 
     def check(self, keys: frozenset[str], known: Mapping[str, Any]) -> None:
-        """Raise InvalidInputError if a request has too many keys besides known ones and those of waiting jobs."""
+        """Raise InvalidInputError if known keys, keys of waiting jobs and keys of a request are too many together."""
         if all(key in known for key in keys):
             return
         max_keys = min(self._limits.keys, len(known) + max(self._bytes_left(), 0) // KEY_BYTES)

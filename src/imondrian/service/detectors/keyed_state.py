@@ -318,7 +318,7 @@ def _restored(
         raise ValueError(f"its rows have {fleet.parameters['n_features']} values, not {len(features)}.")
     number, silence = int(extra.get(_NUMBER, 0)), extra.get(_SILENCE, record.configuration["silence"])
     incidents.restore(extra[_INCIDENTS] if extra else {}, number, stored_incidents)
-    if extra.get(_LATEST) is not None:  # not clear from the times in the table: all rows of a request have the same
+    if extra.get(_LATEST) is not None:  # the times in the table are not enough: all rows of a request have the same one
         rows.latest = KeySummary(*extra[_LATEST])
     return KeyedState(
         id=record.id,

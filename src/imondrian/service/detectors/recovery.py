@@ -91,9 +91,9 @@ def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, probl
 
 
 def _with_backlog(folder: Folder, record: StoredDetector, error: StoreError) -> AppliedState:
-    """Return the state of the last snapshot; its backlog has the entries after it, which the worker applies later.
+    """Return the state of the last snapshot; the entries after it are its backlog, which the worker applies later.
 
-    Raise the error again if the cause was not a key that could not be moved to the disk, or if entries are damaged.
+    Raise the error again unless its cause was that keys could not be moved to the disk, and no entry is damaged.
     """
     state = _start_state(folder, record, [])
     entries = folder.store.entries_after(record.id, state.entry_number)
@@ -106,7 +106,7 @@ def _with_backlog(folder: Folder, record: StoredDetector, error: StoreError) -> 
 def replay(
     state: AppliedState, entries: list[Entry], batch_size: int = _ENTRIES_PER_BATCH
 ) -> tuple[AppliedState, InvalidInputError | None]:
-    """Apply entries in batches until one is invalid; return the state before its batch, and its error.
+    """Apply entries in batches; if an entry is invalid, stop, and return the state before its batch, and the error.
 
     Only an InvalidInputError means that an entry is invalid. All other errors propagate: they may have another cause,
     such as too little memory, a full disk or a bug, and all entries may be valid.
@@ -160,7 +160,7 @@ def _cut(store: Store, record: StoredDetector, state: AppliedState) -> tuple[App
 def _start_state(folder: Folder, record: StoredDetector, problems: list[str]) -> AppliedState:
     """Return the state of the last valid snapshot, with the saved replies up to that snapshot.
 
-    A replay from there leaves out events that are stored already, so that none is announced twice.
+    A replay from this snapshot leaves out events that are stored already, so that none is announced twice.
     """
     store = folder.store
     last_snapshot = _last_keyed_snapshot if is_keyed(record.configuration) else _last_snapshot
@@ -202,7 +202,7 @@ def _last_snapshot(folder: Folder, record: StoredDetector, problems: list[str]) 
         if snapshot.content:
             checked_size(size_in_model(snapshot.content), folder.limits)
             return restored_state(state, snapshot)
-        problems.append(f"A snapshot of {record.name!r} is damaged: the data before it is used.")
+        problems.append(f"A snapshot of {record.name!r} is damaged: earlier data is used instead.")
     if problems and store.first_number(record.id) != 1:
         problems.append(
             f"No snapshot of {record.name!r} is valid, and the beginning of its journal is missing: the detector starts"

@@ -211,8 +211,8 @@ class DetectorWorker:
         Raises
         ------
         InvalidInputError
-            If the detector would have too many keys, if there is no memory for its new keys, or if keys would be moved
-            between memory and disk too often.
+            If the id is invalid or was used for a different request, if the detector would have too many keys, if there
+            is no memory for its new keys, or if keys would be moved between memory and disk for too long.
         QueueFullError
             If the queue is full.
         StorageError
@@ -310,7 +310,7 @@ class DetectorWorker:
     def _is_silence_due(self) -> bool:
         """Return True if no points have arrived for too long.
 
-        Return False while a journalled request has not been applied, since it may change this limit.
+        Return False while a journalled request has not been applied, since it may change the setting `silence`.
         """
         silence, is_settled = self.settings["silence"], self._n_settled == self._n_journalled
         return silence is not None and is_settled and time.monotonic() - self.last_points_time > silence
@@ -565,7 +565,7 @@ class DetectorWorker:
             return
         try:
             if self._state.pending.latest:
-                raise StorageError(self._problems["events"])  # noqa: TRY301 (a replay must produce them again)
+                raise StorageError(self._problems["events"])  # noqa: TRY301 (a replay produces these events again)
             with self._writer.snapshot_slot:
                 self._state.save_snapshot(self._write_unless_deleted)  # replies are only added in this thread
         except Exception as error:  # noqa: BLE001 (the detector itself works)

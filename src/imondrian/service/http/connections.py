@@ -120,7 +120,7 @@ class Connection(RequestParser):
         self._inner_app, self.app = self.app, self._run
         self._idle_since = self._body_since = self._last_read = self.loop.time()
         self._n_body = self._n_unread = 0
-        self._is_last_response = False  # nothing after the current request is parsed
+        self._is_last_response = False  # if True, nothing after the current request is parsed
         self._lingers_until: float | None = None  # input until then is discarded
         self._active_cycle: RequestResponseCycle | None = None  # of the last request passed to the application
 

@@ -171,8 +171,8 @@ def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:
     """Return the function that reserves memory for the response to a request, given its length.
 
     No memory is reserved for files of the page, which are in memory once for all clients, nor for a backup, which is
-    read from the disk piece by piece. The response to a request that has changed a detector is
-    never refused, since a 503 would hide the change.
+    read from the disk piece by piece. The response to a request that has changed a detector is never refused, since a
+    503 would hide the change.
     """
     if scope["path"].startswith(_STATIC) or scope["path"] == _BACKUP:
         return lambda _n_bytes: None

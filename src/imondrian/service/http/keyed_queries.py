@@ -34,7 +34,13 @@ def refuse_key(handle: DetectorHandle, reason: str) -> None:
 
 
 def needed_key(handle: DetectorHandle, key: str | None) -> str | None:
-    """Return the key of a request; raise InvalidInputError if it is needed but missing, or if there are no keys."""
+    """Return the key of a request, or None for a detector without a key.
+
+    Raises
+    ------
+    InvalidInputError
+        If the detector has a key and the request has none, or the request has a key and the detector has none.
+    """
     if key is not None:
         handle.worker.keys  # noqa: B018 (raises an error)
     elif handle.worker.is_keyed:
@@ -109,7 +115,7 @@ class FoundRow(NamedTuple):
 
 
 def keyed_row_of(registry: Registry, handle: DetectorHandle, key: str, number: int) -> FoundRow:
-    """Return a learned row of a key, after a wait if the detector is saving a snapshot."""
+    """Return a learned row of a key, and a copy of the key's detector; wait while a snapshot is being saved."""
     rows = [row for row in _latest_rows(registry, handle, key) if row.number == number]
     if not rows:
         raise NotFoundError(f"Row {number} of the key is no longer among its latest rows, or has not been seen.")
@@ -213,7 +219,7 @@ def key_blocks(handle: DetectorHandle, rows: KeyedRows, limits: Limits) -> list[
 
 
 def detectors_of(handle: DetectorHandle, keys: Iterable[str]) -> list[StreamDetector]:
-    """Return copies of the detectors of keys, after a wait if the detector is saving a snapshot."""
+    """Return copies of the detectors of keys; wait while a snapshot is being saved."""
     return [_detector_of(handle, key) for key in keys]
 
 

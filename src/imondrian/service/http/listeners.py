@@ -1,4 +1,4 @@
-"""Server-sent events: openings and closings of incidents, sent when they are stored to clients that stay connected.
+"""Server-sent events: once stored, openings and closings of incidents are sent to clients that stay connected.
 
 All listeners share the events in memory (`event_feed.py`), so none of them needs a queue; a listener that falls behind
 reads from the store. A response begins with the id of the event after which it continues, so that a client that loses
@@ -34,7 +34,7 @@ class Listeners:
     def __init__(self, feed: EventFeed, futures: FutureBridge, max_listeners: int) -> None:
         self._feed, self._futures, self._max_listeners = feed, futures, max_listeners
         self._loop, self._n_listeners = asyncio.get_running_loop(), 0
-        self._news = asyncio.Event()  # replaced by a new one with each event
+        self._news = asyncio.Event()  # set, and replaced by another, whenever events have been stored
         feed.subscribe(self, self._on_events)
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Listeners:
             self._n_listeners -= 1
 
     async def stream(self, after: int | None, ending: asyncio.Event, *, follow: bool) -> AsyncIterator[bytes]:
-        """Yield as text the events after an id, by default new ones; if `follow`, wait for more until `ending`."""
+        """Yield events after an id, by default new ones, as text; if `follow`, wait for more until `ending` is set."""
         newest = self._feed.last_id
         last = newest if after is None else min(after, newest)  # an id from another folder may be larger
         yield _beginning(last)

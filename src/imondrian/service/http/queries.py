@@ -25,7 +25,7 @@ from imondrian.stream.detector import StreamDetector
 from imondrian.stream.series_views import TimeCounts
 
 _LOG = logging.getLogger("imondrian.service")
-MAX_POINTS_ON_SHARED_COPY = 100  # for so few points, making a private copy would cost more
+MAX_POINTS_ON_SHARED_COPY = 100  # making a private copy would cost more than reading so few points
 
 
 def description_of(handle: DetectorHandle) -> schemas.Description:

@@ -14,7 +14,7 @@ from imondrian.service.limits import ConnectionLimits
 
 _PIECE = 2**16  # bytes of a body with a Content-Length that are parsed at once
 _INVALID = "Invalid HTTP request received."
-# bytes of anything else that are parsed at once; few, because each chunk and each header costs a Python call
+# bytes of a head or a chunked body that are parsed at once; few, because each chunk and each header costs a Python call
 _SMALL_PIECE = 2**12
 
 

@@ -46,12 +46,13 @@ _MIN_POINTS = (
 )
 _COOLDOWN = "For this many rows after an incident has closed, no other opens."
 _SIDE = (
-    "Sides of some features. An alarm does not count if the feature with the largest part in its score has a value on"
-    " the other side."
+    'For some features: which unusual values count, "high", "low" or "both". An alarm does not count if the value of'
+    " the feature with the largest part in its score is unusual on the other side."
 )
 _IGNORE_WITHIN = (
-    'Distances for some features: numbers, or shares of the expected value such as "10%". An alarm does not count if'
-    " the feature with the largest part in its score has a value within this distance of the expected value."
+    "For some features: a distance from the expected value, as a number, or as a share of the expected value such as"
+    ' "10%". An alarm does not count if the value of the feature with the largest part in its score is at most this far'
+    " from the expected value."
 )
 _SILENCE = (
     "An incident opens if no points arrive for this long: a number of seconds, or text such as"
@@ -94,7 +95,8 @@ class Configuration(BaseModel):
     )
     max_samples: _CountOrPreset | None = Field(
         "preset",
-        description=f"Approximate number of these points in each tree; null for all.{_defaults_of('max_samples')}",
+        description="Approximate number of points of the window in each tree; null for all."
+        f"{_defaults_of('max_samples')}",
     )
     n_trees: _CountOrPreset = Field("preset", description=f"Number of trees.{_defaults_of('n_trees')}")
     preset: StreamPresetName = Field(
@@ -294,7 +296,8 @@ class Reason(BaseModel):
 
     feature: str
     rows_ago: tuple[int, int] = Field(
-        description="The latest and the earliest of these rows, counted back from the last; [0, 0] without a shingle."
+        description="The rows to which the part belongs: the latest and the earliest of them, counted back from the"
+        " last row of the point; [0, 0] without a shingle."
     )
     value: SkipValidation[Value] = Field(
         description="The value as posted, in the row with the largest part; null if it is missing or not known."
@@ -311,15 +314,15 @@ class Reason(BaseModel):
     part: float = Field(
         description="Part of the score: positive if a number is high, negative if it is low, positive for a category."
     )
-    share: float = Field(description="This part as a share of the total, from 0 to 1.")
+    share: float = Field(description="The absolute value of the part as a share of the score, from 0 to 1.")
     side: Literal["high", "low"] | None = Field(description="Null for a category or a missing number.")
     text: str = Field(description="All of this in words.")
 
 
 class Explanation(BaseModel):
-    """The score of a point divided among the features, and with a shingle among its rows, largest first.
+    """The score of a point divided among the features, and with a shingle among its rows; the largest part is first.
 
-    The absolute parts sum to the score. While a shingle has too few rows, there are no parts.
+    The absolute values of the parts sum to the score. While a shingle has too few rows, there are no parts.
     """
 
     anomaly_score: float
@@ -367,7 +370,7 @@ class History(BaseModel):
 class ExplainedRow(BaseModel):
     """A learned row, explained by the current detector as if the window did not hold the row.
 
-    The score is the one at arrival; the absolute parts sum to it.
+    The score is the one at arrival; the absolute values of the parts sum to it.
     """
 
     index: int
@@ -426,7 +429,9 @@ class IncidentReason(BaseModel):
     """A feature that made an alarm of an incident anomalous."""
 
     feature: str
-    rows_ago: int = Field(description="Rows before the last row of a shingle; 0 without a shingle.")
+    rows_ago: int = Field(
+        description="How many rows before the last row of the point the value lies; 0 without a shingle."
+    )
     value: float | str | None = Field(description="Null if a category is not known.")
     view: Literal["hour", "level"] | None = Field(
         description='With the preset "series": whether the value is unusual for this hour of the day or given its'
@@ -447,7 +452,7 @@ class Incident(BaseModel):
     incident: int = Field(description="Number of the incident of this kind, from 0.")
     is_open: bool
     first: IncidentRow = Field(description="The first alarm; of a silence, when the last data arrived.")
-    last: IncidentRow = Field(description="The last alarm so far; of a silence, when it closed, or opened.")
+    last: IncidentRow = Field(description="The last alarm so far; of a silence, when it closed or, if open, opened.")
     opened: IncidentRow
     closed: IncidentRow | None
     n_alarms: int
@@ -530,7 +535,7 @@ class Health(BaseModel):
 
 
 def known_number(value: float) -> float | None:
-    """Return a number, or None if it is NaN, that is, not known, like the surprise of rows of earlier versions."""
+    """Return a number, or None for NaN, which stands for an unknown number, as in rows of earlier versions."""
     return None if math.isnan(value) else value
 
 

@@ -34,7 +34,7 @@ if sys.platform != "win32":  # Windows has no limit on file descriptors
 
 TOKEN = "IMONDRIAN_TOKEN"  # noqa: S105 (the name of a variable)
 LOGGERS = ("asyncio", "uvicorn.error", "imondrian.service")
-_MIN_TOKEN_LENGTH = 16
+_MIN_SECRET_LENGTH = 16  # of the token, and of the key for signatures
 _OWN_DESCRIPTORS = 64  # of the process itself: files, the event loop, the listening socket
 _MIN_CONNECTIONS = 16
 _N_LINES = 1_000  # log lines that the filter remembers
@@ -105,14 +105,14 @@ def read_secret(path: Path | None) -> bytes | None:
     return None if path is None else _checked_secret(_text_of(path, "secret"), "secret").encode()
 
 
-def _checked_secret(token: str, what: str) -> str:
-    if len(token) < _MIN_TOKEN_LENGTH or not token.isascii():
-        others = "" if token.isascii() else ", some of them not ASCII"
+def _checked_secret(secret: str, what: str) -> str:
+    if len(secret) < _MIN_SECRET_LENGTH or not secret.isascii():
+        note = "" if secret.isascii() else ", some of them not ASCII"
         raise InvalidInputError(
-            f"The {what} must have at least {_MIN_TOKEN_LENGTH} characters, all of them ASCII,"
-            f" but has {len(token)}{others}."
+            f"The {what} must have at least {_MIN_SECRET_LENGTH} characters, all of them ASCII,"
+            f" but has {len(secret)}{note}."
         )
-    return token
+    return secret
 
 
 def _text_of(path: Path, what: str) -> str:
@@ -277,7 +277,7 @@ class RepeatFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True if a line should be written."""
-        line, now = _key_of(record), time.monotonic()  # the clock of the record may be set back
+        line, now = _key_of(record), time.monotonic()  # not `record.created`: the system clock may be set back
         with self._lock:
             written, n_suppressed = self._lines.get(line, (None, 0))
             if written is not None and now - written < self._seconds:

@@ -7,7 +7,7 @@ import { byId, setText } from "./dom.js";
 import { acceptDrops } from "./drop_zone.js";
 import { shortened } from "./format.js";
 
-const SIZES = ["window", "max_samples", "n_trees"]; // empty: from the preset
+const SIZES = ["window", "max_samples", "n_trees"]; // an empty field means the value of the preset
 const SERIES_MISSING = ["median", "raise"]; // what a time series allows
 const MAX_CHARACTERS = 2 ** 22; // of a table that are read to find its columns
 

@@ -2,7 +2,7 @@
 
 import { token } from "./token_dialog.js";
 
-const MAX_NAMED = 12; // more features are sent as a list
+const MAX_NAMED = 12; // features; if there are more, the example sends a point as a list
 
 export function creationExample() {
   return command("PUT", "detectors/pumps", { features: ["temperature", "pressure"] });

@@ -51,11 +51,12 @@ export function score(value) {
   return isNumber(value) ? value.toFixed(4) : "–";
 }
 
+// The share of the ordinary points that score as high.
 export function oneIn(surprise) {
   if (!isNumber(surprise)) return "unknown";
   if (surprise < 0.05) return "ordinary";
   const n = 10 ** surprise;
-  return n < 1e9 ? `1 in ${DIGITS_ONLY.format(n)}` : "1 in over a billion"; // this share of the ordinary points scores as high
+  return n < 1e9 ? `1 in ${DIGITS_ONLY.format(n)}` : "1 in over a billion";
 }
 
 export function surprise(value) {

@@ -14,7 +14,7 @@ export class KeyList {
   #name = null;
   #keys = [];
   #limit = PAGE;
-  #known = ""; // what the list was requested for
+  #known = ""; // the points, the length, the order and the search of the list that is shown
   #requested = -Infinity;
   #chosen = null;
   #onChoose;

@@ -13,7 +13,7 @@ const MARK = 0.34; // half the height of a mark, in lanes
 const GAP = 12;
 const MARGIN = { l: 52, r: 14, t: 0, b: 42 };
 const PIXELS_PER_DATE = 80;
-const LABELS = { wide: { room: 92, length: 12, heading: 40 }, narrow: { room: 72, length: 9, heading: 24 } }; // labels of lanes: width in pixels, length in characters; headings: length in characters
+const LABELS = { wide: { room: 92, length: 12, heading: 40 }, narrow: { room: 72, length: 9, heading: 24 } }; // room for the labels of lanes, in pixels; longest label and longest heading, in characters
 const COUNTS_ROOM = 46; // pixels
 const NARROW = 500; // pixels
 const PIXELS_PER_TICK = 70;
@@ -49,7 +49,7 @@ function scorePanel(theme, history) {
 
 function surprisePanel(theme, history, level) {
   const thresholds = history.index.map(() => level);
-  const top = 1.1 * Math.max(2 * level, ...history.anomalies().map((position) => history.surprise[position] ?? 0)); // surprises during the warm-up may be higher
+  const top = 1.1 * Math.max(2 * level, ...history.anomalies().map((position) => history.surprise[position] ?? 0)); // not of all points: surprises during the warm-up may be much higher
   return { title: "surprise", note: " and threshold (dashed)", values: history.surprise, thresholds, range: [-top / 20, top], height: SCORE_PANEL, colour: theme.ink, format: (value) => value.toFixed(1) };
 }
 

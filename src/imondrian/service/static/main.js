@@ -23,7 +23,7 @@ const incidents = new IncidentList(openIncident);
 const settings = new SettingsForm(() => poller.now());
 let detectors = [];
 let healthChecked = -Infinity; // time of the last health check
-let isFormOffered = false; // the form was opened once, or was not needed
+let isFormOffered = false; // whether the form was opened once, or was not needed
 
 async function poll() {
   try {

@@ -44,7 +44,7 @@ export class ScoreResults {
     const limit = indices === null ? ` ${score(threshold)}` : "";
     const part = `${integer(nAnomalies)} of ${withUnit(scores.length, "row")}`;
     setText(byId("scored-summary"), `${part} ${nAnomalies === 1 ? "is" : "are"} above the threshold${limit}.`);
-    const notes = [`Scored by ${name}${indices === null ? "; nothing was learned" : ", then learned; the threshold changed while they were learned"}.`];
+    const notes = [`Scored by ${name}${indices === null ? "; nothing was learned" : ", then learned; the threshold changed while the rows were learned"}.`];
     if (isThreshold(threshold)) notes.push("The dashed line is the threshold.");
     if (!isWarm) notes.push("The detector is still warming up: its scores are not reliable yet.");
     if (rowsPerDot(scores.length) > 1) notes.push(`Each dot is the highest score of ${rowsPerDot(scores.length)} rows.`);

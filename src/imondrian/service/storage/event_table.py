@@ -119,7 +119,7 @@ class EventTable:
         return self.add(detector, [Announcement(0, CLOSED, time, each) for each in closings])
 
     def give_up(self, n_events: int) -> None:
-        """Add events that will never be stored to the number that each receiver has given up."""
+        """Count events that will never be stored as given up, for each receiver."""
         for key in self.receivers:
             self._count(key, 0, n_events)
 
@@ -141,7 +141,7 @@ class EventTable:
         return int(self._database.execute(_LAST_ID).fetchone()[0])
 
     def announced(self, detector: int) -> EventMark:
-        """Return up to which event of the journal of a detector the events are stored."""
+        """Return which events of the journal of a detector are stored."""
         sql = (
             "SELECT entry, n_events FROM announced_events WHERE detector = ?"
             " UNION ALL SELECT number, ? FROM announced WHERE detector = ?"  # written by former versions
@@ -150,9 +150,10 @@ class EventTable:
         return max((EventMark(*row) for row in rows), default=EventMark())
 
     def remove_some(self, detector: int, last: int, limit: int) -> bool:
-        """Delete some events of a detector up to an id, except those that a receiver has not accepted yet.
+        """Delete some events of a detector up to an id; return True if any were deleted.
 
-        Return True if any were deleted. A receiver that is notified of an opening must also be notified of the closing.
+        Events that a receiver has not accepted yet are not deleted: a receiver that is notified of an opening must also
+        be notified of the closing.
         """
         waiting = "SELECT event FROM outbox"
         sql = f"SELECT id FROM events WHERE detector = ? AND id <= ? AND id NOT IN ({waiting}) LIMIT ?"  # noqa: S608

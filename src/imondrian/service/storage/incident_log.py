@@ -57,7 +57,8 @@ class PendingEvent(NamedTuple):
     generation: int  # of the numbering of incidents; part of their ids, see `EntryApplier`
     times: tuple[tuple[int, RowTime], ...]  # of the rows of the incident
     categories: tuple[tuple[float, Category], ...]  # by code
-    replaced: float | None  # when the detector with the incident was replaced, which ends the incident
+    # when the detector with the incident was replaced, or its key forgotten, which ends the incident; otherwise None
+    replaced: float | None
     id: str = ""  # of the incident, if the detector has a key; otherwise empty
     key: str | None = None  # of the incident; None if the detector has no key
 
@@ -75,7 +76,7 @@ class PendingEvents(NamedTuple):
         return PendingEvents(self.n_skipped + later.n_skipped + n_extra, latest[n_extra:])
 
     def after(self, n: int) -> "PendingEvents":
-        """Return the events that remain when the skipped ones and the first n others are stored."""
+        """Return the events that remain when the skipped ones are counted and the first n others are stored."""
         return PendingEvents(0, self.latest[n:])
 
 
@@ -129,7 +130,7 @@ class IncidentLog:
     ) -> PendingEvents:
         """Record what applied entries have changed, before they are added to the history; return what to announce.
 
-        An entry that replaces the detector must be the only one.
+        An entry that replaces the detector must have been applied alone.
         """
         n_earlier = applier.detector.parameters["shingle"] - 1
         before = _AppliedRows(entries, outcomes, history, self.shown, n_earlier)
@@ -357,7 +358,8 @@ class _AppliedRows:
     def find_closing(self, incident: Incident) -> None:
         """Find the time of the row at which an incident closed, if it closed in these entries.
 
-        If `gap` was reduced, that row may be long past. Then the time is that of the row that closed the incident.
+        If `gap` was reduced, that row may be long past. Then the time is that of the row at whose arrival the incident
+        was closed.
         """
         if incident.closed is None or incident.closed in self._shown.times or incident.closed in self._times:
             return
@@ -380,7 +382,7 @@ class _AppliedRows:
         if position >= 0:
             return self._time_in(position, index)
         if self._history is None or any(index in rows_of_incident(incident) for incident in self._shown.incidents):
-            return None  # belongs to an incident of a model file
+            return None  # the row belongs to an incident of a model file
         found = self._history.consecutive_rows(index, 1)
         return RowTime(found[0].time, found[0].own_time) if found else None
 
@@ -397,7 +399,7 @@ class _AppliedRows:
             if code in categories:
                 return categories[code]
         if self._history is None or code in _codes_of(self._shown.incidents):
-            return None  # belongs to an incident of a model file
+            return None  # the category belongs to an incident of a model file
         return self._history.category(code)
 
     def _alarming_blocks(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""The keys of a detector and their latest rows: those since the last snapshot in memory, earlier ones in a table.
+"""The keys of a detector and their latest rows: rows since the last snapshot in memory, earlier rows in a table.
 
 The table has one value per key, with a digest. After a restart, everything in memory is restored from the table and the
 journal.

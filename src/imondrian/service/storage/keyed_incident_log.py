@@ -46,7 +46,7 @@ class KeyedIncident(NamedTuple):
     key: str
     incident: Incident
     times: dict[int, RowTime]  # of its rows; never modified, since other threads may read it
-    ended: float | None = None  # when its key was forgotten, which ends the incident
+    ended: float | None = None  # when its key was forgotten, which ends the incident; None if it was not
 
     @property
     def is_open(self) -> bool:
@@ -300,7 +300,7 @@ class KeyIncidentTable:
         self._database.executemany("INSERT OR REPLACE INTO key_incidents VALUES (?, ?, ?, ?, ?)", rows)
 
     def remove_others(self, detector: int, number: int, keys: Iterable[str]) -> None:
-        """Delete the contents of keys from all snapshots except the one after the journal entry `number`."""
+        """Delete the contents of keys, except those after the journal entry `number` that are not empty."""
         sql = "DELETE FROM key_incidents WHERE detector = ? AND key = ? AND (number != ? OR content = x'')"
         self._database.executemany(sql, [(detector, key, number) for key in keys])
 

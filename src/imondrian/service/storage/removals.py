@@ -1,7 +1,7 @@
 """Removal of all data of detectors in portions, so that other requests do not wait long for the writer.
 
-The first portion is small, and records that the detector is removed. If the service ends before the last portion, it
-continues at the next start.
+The first portion is small, and records that the detector is removed. If the service ends before the last portion, the
+removal continues at the next start.
 """
 
 import sqlite3
@@ -14,7 +14,7 @@ from imondrian.service.storage.event_table import EventTable, StoredEvent
 from imondrian.service.storage.sqlite import free_pages
 
 _SECONDS_PER_PORTION = 0.03
-_ROWS_AT_ONCE, _EVENTS_AT_ONCE, _PAGES_AT_ONCE = 10, 100, 100  # between two looks at the clock
+_ROWS_AT_ONCE, _EVENTS_AT_ONCE, _PAGES_AT_ONCE = 10, 100, 100  # deleted between two checks of the deadline
 _TABLES = {  # tables with data of a detector, and the columns that identify a row
     "entries": "detector, number",
     "versions": "detector, number",

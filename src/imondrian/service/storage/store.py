@@ -68,7 +68,7 @@ class AttachedFile(Protocol):
 
 
 class Store:
-    """The SQLite store; used by one thread at a time, and changed only inside a `transaction`.
+    """The SQLite store; changed only inside a `transaction`, and used by one thread at a time, except for `backup`.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class Store:
     # -- detectors ----------------------------------------------------------------------------------------------
 
     def detectors(self) -> list[tuple[int, str | None]]:
-        """Return the id and name of each detector, oldest first; None replaces a damaged name, one that is not text."""
+        """Return the id and name of each detector, oldest first; the name is None if it is damaged (not text)."""
         with _storage_errors():
             rows = self._database.execute("SELECT id, name FROM detectors ORDER BY id").fetchall()
         return [(id_, name if isinstance(name, str) else None) for id_, name in rows]

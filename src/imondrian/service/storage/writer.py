@@ -29,8 +29,8 @@ class Writer:
     Attributes
     ----------
     snapshot_slot : semaphore
-        Held by a worker while it makes and writes a snapshot, which needs several times the memory of its detector. At
-        the shutdown, all workers make a snapshot.
+        Held by a worker while it makes and writes a snapshot, which needs several times the memory of its detector.
+        Without it, all workers could need this memory at the same time, for example at the shutdown.
     """
 
     def __init__(self, store: Store) -> None:
@@ -74,7 +74,7 @@ class Writer:
             self._queue.put(job)
 
     def retry(self) -> StorageError | None:
-        """If the last transaction failed, try a large one. Return the error of the latest, or None if it succeeded."""
+        """If the last transaction failed, try a large one; return the error if that fails, too, otherwise None."""
         if self.failure is not None:
             with suppress(StorageError):
                 self.write(Store.write_filler)

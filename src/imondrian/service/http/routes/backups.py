@@ -38,7 +38,7 @@ async def backup(request: Request) -> Response:
 
 
 class _FileResponse(StreamingResponse):
-    """Sends a file; then, or if the client is too slow, releases what the copy needs: the file, and the slot.
+    """Sends a copy; then, or if the client is too slow, releases what the copy needs: its file, and the slot.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class _FileResponse(StreamingResponse):
     seconds : float
         After this time the response is aborted.
     resources : AsyncExitStack
-        Is closed at the end.
+        What the copy needs; closed at the end.
     """
 
     def __init__(self, file: IO[bytes], n_bytes: int, seconds: float, resources: AsyncExitStack) -> None:

@@ -51,7 +51,7 @@ from imondrian.stream.detector import StreamDetector
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
 history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
-_FEW_POINTS = 100  # no memory is reserved for the results of so few
+_FEW_POINTS = 100  # up to this number, no memory is reserved for the results
 _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 
