@@ -157,8 +157,10 @@ def test_the_main_feature_decides_whether_an_alarm_counts(rules, value, counts):
     assert (tracker.n_opened == 1) is counts
 
 
-def test_an_incident_is_explained_when_it_opens_and_when_its_peak_has_grown():
-    tracker, explained = IncidentTracker(IncidentRules()), []
+@pytest.mark.parametrize("rules", [{}, {"side": {0: "high"}}])
+def test_an_incident_is_explained_when_it_opens_and_when_its_peak_has_grown(rules):
+    """With rules about reasons, each alarm is explained, but the incident keeps the reasons of the others."""
+    tracker, explained = IncidentTracker(IncidentRules(**rules)), []
 
     def explain(position):
         explained.append(position)
@@ -166,7 +168,7 @@ def test_an_incident_is_explained_when_it_opens_and_when_its_peak_has_grown():
 
     surprises = np.array([0.5, 3.2, 3.3, 3.4, 4.2, 4.5, 4.31, 6.0, 3.3])
     tracker.observe(rows_of(surprises), LEVEL, None, explain)
-    assert explained == [2, 5, 7]
+    assert explained == (list(range(1, 9)) if rules else [2, 5, 7])
     assert tracker.open.reasons[0].value == 7.0
 
 

@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 
 from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest, StreamDetector
+from imondrian.alarms.incidents import IncidentTracker
 from imondrian.base.errors import BusyError
-from imondrian.base.locking import new_locks, read_locked, write_locked
+from imondrian.base.locking import is_inside, new_locks, read_locked, write_locked
 from imondrian.engine.nodes import NO_LIMIT
 from imondrian.forest.scales import StandardScale
 from imondrian.model_files import from_bytes, to_bytes
@@ -549,3 +550,12 @@ def test_two_threads_that_extend_the_forest_of_a_detector_do_not_crash_the_inter
     command = [sys.executable, "-c", textwrap.dedent(CRASH)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.split()) == (0, ["300", "0"]), done.stderr[-500:]
+
+
+@pytest.mark.parametrize(("name", "figure"), [("incidents", "latest"), ("alarm_rows", "alarm_rows")])
+def test_the_incidents_of_a_detector_are_read_while_no_thread_changes_them(monkeypatch, name, figure):
+    """A row that continues an incident changes the tracker in place, entry by entry."""
+    detector, are_inside = StreamDetector(1, n_trees=2, window=16, max_samples=4), []
+    monkeypatch.setattr(IncidentTracker, figure, property(lambda _: are_inside.append(is_inside(detector))))
+    getattr(detector, name)
+    assert are_inside == [True]

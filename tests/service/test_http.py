@@ -406,7 +406,8 @@ def test_nothing_is_logged_if_the_client_disconnects_within_a_body(tmp_path):
                     connection.sendall(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n\r\n8\r\n".encode())
                     time.sleep(0.05)  # let the service read it
         assert service.request("GET", "/health")[0] == 200
-    assert len(service.output.splitlines()) == 1, service.output
+    lines = [line for line in service.output.splitlines() if "compiling" not in line]  # on a slow machine
+    assert len(lines) == 1, service.output
 
 
 def test_only_bodies_with_models_or_points_may_be_long(service, send):

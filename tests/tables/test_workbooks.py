@@ -109,3 +109,30 @@ def test_layout_options_hold_for_sheets(tmp_path):
         read(tmp_path, {"s": [["a", "b"]]})
     with pytest.raises(InvalidInputError, match="has no rows"):
         read(tmp_path, {"s": []})
+
+
+def test_numbers_keep_all_their_digits(tmp_path):
+    """As texts, the reader rounds them to 9 decimals."""
+    numbers = [1e-12, -1e-300, 1 / 3, 0.1 + 0.2, 123456789.12345678, 1.5e300, 5.0, 2.0**53, 0.25, 0.0]
+    rows = [["x", "code", "flag"], *([number, "007" if i % 2 else "1.50", True] for i, number in enumerate(numbers))]
+    (tmp_path / "t.xlsx").write_bytes(workbook({"S": rows}))
+    frame = Table(str(tmp_path / "t.xlsx")).read_all()
+    assert frame["x"].cast(float).to_list() == numbers
+    assert frame["code"].to_list() == ["1.50", "007"] * 5
+    assert set(frame["flag"].to_list()) == {"true"}
+
+
+@pytest.mark.parametrize("n_sheets", [3, 30])
+def test_the_list_of_sheets_in_messages_is_short(tmp_path, n_sheets):
+    names = [f"{i:02d}{'x' * 150}" for i in range(n_sheets)]
+    with pytest.raises(InvalidInputError, match="has no sheet 'other'; the sheets are '00xxx") as error:
+        read(tmp_path, {name: [["a"], [1]] for name in names}, sheet="other")
+    assert str(error.value).endswith(", ....") == (n_sheets > 20)
+    assert len(str(error.value)) < 2_500
+
+
+def test_without_the_path_of_the_interpreter_there_is_a_clear_error(tmp_path, monkeypatch):
+    (tmp_path / "t.xlsx").write_bytes(workbook({"S": [["a"], [1]]}))
+    monkeypatch.setattr("sys.executable", None)
+    with pytest.raises(InvalidInputError, match="the path of the interpreter is unknown"):
+        Table(str(tmp_path / "t.xlsx")).read_all()

@@ -346,13 +346,13 @@ class IncidentTracker:
         index, surprise = rows.first + position, float(rows.surprise[position])
         call_without_dispatch(add_alarm, self.run, index, float(rows.score[position]), surprise)
         opens = self._opens(index, surprise, level)
-        if opens or (self._opening is not None and surprise >= self._explained + _EXPLAINED_AGAIN):
-            reasons, self._explained = explain(position) if reasons is None else reasons, surprise
-        if not opens:
-            if self._opening is not None and reasons is not None:
-                self._opening = self._opening._replace(reasons=reasons)
+        if not opens and (self._opening is None or surprise < self._explained + _EXPLAINED_AGAIN):
             return []
-        self._opening = _Opening(self.n_opened, index, reasons or ())
+        reasons, self._explained = explain(position) if reasons is None else reasons, surprise
+        if self._opening is not None:
+            self._opening = self._opening._replace(reasons=reasons)
+            return []
+        self._opening = _Opening(self.n_opened, index, reasons)
         self._closed = self._closed[-(N_INCIDENTS_STORED - 1) :]
         self.n_opened += 1
         return [IncidentEvent(index, self._opening.incident(self.run))]

@@ -296,32 +296,32 @@ class StreamDetector:
     @property
     def n_seen(self) -> int:
         """Number of rows so far, including skipped ones."""
-        return self._recorded_state().n_seen
+        return self._recorded(lambda state: state.n_seen)
 
     @property
     def n_skipped(self) -> int:
         """Number of rows skipped."""
-        return self._recorded_state().n_skipped
+        return self._recorded(lambda state: state.n_skipped)
 
     @property
     def n_missing(self) -> int:
         """Number of missing numbers so far."""
-        return self._recorded_state().gaps.n_missing
+        return self._recorded(lambda state: state.gaps.n_missing)
 
     @property
     def n_scored(self) -> int:
         """Number of points scored."""
-        return self._recorded_state().n_scored
+        return self._recorded(lambda state: state.n_scored)
 
     @property
     def n_drifts(self) -> int:
         """Number of drifts reported so far."""
-        return self._recorded_state().n_drifts
+        return self._recorded(lambda state: state.n_drifts)
 
     @property
     def feature_names(self) -> list[Any] | None:
         """The names of the features, once a dictionary or a data frame has named them."""
-        names = self._recorded_state().names
+        names = self._recorded(lambda state: state.names)
         return None if names is None else list(names)
 
     @property
@@ -360,28 +360,27 @@ class StreamDetector:
     @property
     def threshold_score(self) -> float:
         """The score above which the next point is an anomaly, once the warm-up is over."""
-        return self._recorded_state().threshold.threshold
+        return self._recorded(lambda state: state.threshold.threshold)
 
     @property
     def score_distribution(self) -> ScoreDistribution:
         """The distribution of the latest scores, from which the surprise of the next score is computed."""
-        return self._recorded_state().threshold.distribution()
+        return self._recorded(lambda state: state.threshold.distribution())
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
         """The latest incidents, at most 64; the last one may be open."""
-        return self._recorded_state().incidents.latest
+        return self._recorded(lambda state: state.incidents.latest)
 
     @property
     def n_incidents(self) -> int:
         """Number of incidents so far."""
-        return self._recorded_state().incidents.n_opened
+        return self._recorded(lambda state: state.incidents.n_opened)
 
     @property
     def events(self) -> tuple[IncidentEvent, ...]:
         """The openings and closings of incidents in the last call of `process` or `process_many`, in order."""
-        self._recorded_state()  # an interrupted call may have left events to record
-        return self._events
+        return self._recorded(lambda _: self._events)  # recorded first if a call was interrupted
 
     @property
     def alarm_rows(self) -> frozenset[int]:
@@ -389,23 +388,22 @@ class StreamDetector:
 
         A caller that also reports, for example, the times of alarms needs to store the times of these rows only.
         """
-        return self._recorded_state().incidents.alarm_rows
+        return self._recorded(lambda state: state.incidents.alarm_rows)
 
     @property
     def is_warm(self) -> bool:
         """Whether the warm-up is over, so that the next point can be labelled as an anomaly."""
-        return self._recorded_state().is_warm
+        return self._recorded(lambda state: state.is_warm)
 
     @property
     def drifts(self) -> tuple[Drift, ...]:
         """The latest reports of lasting changes of the stream, at most 16."""
-        return self._recorded_state().drifts
+        return self._recorded(lambda state: state.drifts)
 
     @property
     def time_counts(self) -> TimeCounts:
         """With the preset "series", facts about the times of the rows: late rows, holes, the usual step."""
-        self._recorded_state()  # an interrupted call may have left rows to record
-        return self._series_views().time_counts
+        return self._recorded(lambda _: self._series_views().time_counts)
 
     def _series_views(self) -> SeriesViews:
         """Return the views of the series; raise InvalidInputError if the preset is not "series"."""
@@ -778,13 +776,16 @@ class StreamDetector:
         self._set_forest(forest)
         self._state.restore(notes, forest.n_shown)
 
-    def _recorded_state(self) -> StreamState:
-        """Return the recorded state; in a signal handler, it may lack rows of the call that was interrupted."""
-        return self._state if is_inside(self) else self._settled_state()
+    def _recorded(self, read: Callable[[StreamState], Answer]) -> Answer:
+        """Return what `read` returns for the recorded state, while no other thread changes it.
+
+        In a signal handler, the state may lack rows of the call that was interrupted.
+        """
+        return read(self._state) if is_inside(self) else self._settled(read)
 
     @read_locked
-    def _settled_state(self) -> StreamState:
-        return self._state
+    def _settled(self, read: Callable[[StreamState], Answer]) -> Answer:
+        return read(self._state)
 
     def _is_settled(self) -> bool:
         forest, sampler = self.forest, self.forest.sampler

@@ -1,9 +1,9 @@
 """The process that loads a workbook: a script, which may run out of memory or crash instead of its parent process.
 
 Its argument is a `Request` as JSON. Its standard input is a file that contains the workbook; the process replaces the
-content by the cells of a sheet, in the Arrow IPC format. It prints JSON objects, one per line: the names of the sheets
-once the workbook is open, and the problem if the sheet cannot be read. It imports nothing from imondrian, so that it
-starts quickly and does not depend on how the package was found.
+content by the cells of a sheet, in the Arrow IPC format. It prints JSON objects, one per line: the name of the sheet
+and a list of all sheets once the workbook is open, and the problem if the sheet cannot be read. It imports nothing from
+imondrian, so that it starts quickly and does not depend on how the package was found.
 """
 
 import io
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WORKBOOK_MEMBERS = ("xl/", "[content_types].xml", "content.xml")  # how the names of some members begin, in lower case
 _CELL_BYTES = 16  # of the view that polars stores for each cell, in addition to the texts of the column
-_MAX_REPLY = 2**20  # characters
+_MAX_LISTED, _MAX_NAME = 20, 100  # sheets in a list, characters of a name
 
 
 class Request(NamedTuple):
@@ -39,7 +39,7 @@ class _UnreadableError(Exception):
 
 def main() -> None:
     """Replace the workbook in standard input by the cells of a sheet; print the sheets, or the problem."""
-    request = Request(**json.loads(sys.argv[1]))
+    request = Request(*json.loads(sys.argv[1]))
     if hasattr(select, "poll"):  # not on Windows
         threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -72,13 +72,25 @@ def _load(content: bytes, request: Request) -> "pl.DataFrame":
         try:
             workbook = fastexcel.read_excel(content)
             sheet = _sheet_name(workbook.sheet_names, request.sheet)
-            frame = pl.DataFrame(workbook.load_sheet(sheet, header_row=None, dtypes="string").to_polars())
+            texts, numbers = (
+                pl.DataFrame(workbook.load_sheet(sheet, header_row=None, dtypes=dtype).to_polars())
+                for dtype in ("string", "float")
+            )
         except fastexcel.FastExcelError as error:
             raise _UnreadableError(_reason(error, members)) from None
+        frame = pl.DataFrame([_with_all_digits(text, numbers[text.name]) for text in texts])
         frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
     if frame.height * frame.width * _CELL_BYTES + frame.estimated_size() > request.max_bytes // 2:
         raise MemoryError
     return frame
+
+
+def _with_all_digits(text: "pl.Series", number: "pl.Series") -> "pl.Series":
+    """Return cells as text with all digits of their numbers: fastexcel rounds numbers to 9 decimals in texts."""
+    import polars as pl  # noqa: PLC0415
+
+    is_rounded = text.cast(pl.Float64, strict=False) != number  # null unless the text is a number
+    return number.cast(pl.String).zip_with(is_rounded.fill_null(value=False), text)
 
 
 @contextmanager
@@ -120,10 +132,13 @@ def _member_names(content: bytes) -> list[str]:
 
 
 def _sheet_name(names: list[str], wanted: str | None) -> str:
-    _reply(sheets=names)
-    if wanted is not None and wanted not in names:
-        raise _UnreadableError(f"has no sheet {wanted!r}; the sheets are {', '.join(map(repr, names))}.")
-    return names[0] if wanted is None else wanted
+    """Return the name of the sheet to load, and report it with the list of all sheets."""
+    listed = ", ".join(f"{name!r:.{_MAX_NAME}}" for name in names[:_MAX_LISTED]) + ", ..." * (len(names) > _MAX_LISTED)
+    name = names[0] if wanted is None else wanted
+    _reply(sheet=name[:_MAX_NAME], sheets=listed if len(names) > 1 else None)
+    if name not in names:
+        raise _UnreadableError(f"has no sheet {name!r:.200}; the sheets are {listed}.")
+    return name
 
 
 def _reason(error: Exception, members: list[str]) -> str:
@@ -138,11 +153,9 @@ def _reason(error: Exception, members: list[str]) -> str:
 
 
 def _reply(**facts: Any) -> None:
-    """Print a line for the parent process, whose memory must be bounded, too."""
-    text = json.dumps(facts)
-    if len(text) > _MAX_REPLY:
-        raise MemoryError
-    print(text, flush=True)  # noqa: T201
+    """Print a line for the parent process."""
+    sys.stdout.buffer.write(json.dumps(facts).encode() + b"\n")
+    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

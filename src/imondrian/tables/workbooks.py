@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from importlib.util import find_spec
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import polars as pl
 
@@ -67,36 +67,41 @@ def _cells(source: WorkbookSource) -> pl.DataFrame:
         raise InvalidInputError(
             f'{source.name}: Excel files need fastexcel: pip install "imondrian[cli]", or save the file as CSV.'
         )
+    if not sys.executable:
+        raise InvalidInputError(
+            f"{source.name}: Excel files are loaded by another Python process, but the path of the interpreter is"
+            " unknown: save the file as CSV."
+        )
     with tempfile.TemporaryFile() as file:  # has no name, so nothing can remain of it
         file.write(source.content)
         file.seek(0)
-        sheets = _run(source, file)
-        if source.sheet is None and len(sheets) > 1:
-            listed = ", ".join(map(repr, sheets))
-            source.facts.notes.append(f"the sheet {sheets[0]!r} was read (--sheet chooses among {listed})")
+        facts = _run(source, file)
+        if source.sheet is None and facts["sheets"] is not None:
+            source.facts.notes.append(
+                f"the sheet {facts['sheet']!r} was read (--sheet chooses among {facts['sheets']})"
+            )
         file.seek(0)
         return pl.read_ipc(file)
 
 
-def _run(source: WorkbookSource, file: IO[bytes]) -> list[str]:
-    """Replace the workbook in a file by the cells of the sheet; return the names of all sheets."""
+def _run(source: WorkbookSource, file: IO[bytes]) -> dict[str, Any]:
+    """Replace the workbook in a file by the cells of the sheet; return the name of the sheet, and a list of all."""
     output, is_complete = _output(Request(source.sheet, _MAX_BYTES), file)
     replies = [json.loads(line) for line in output.splitlines()]
     facts = {key: value for reply in replies for key, value in reply.items()}
     if "problem" in facts:
         raise InvalidInputError(f"{source.name} {facts['problem']}")
-    sheets: list[str] = facts.get("sheets", [])
     if not is_complete:
-        raise _not_loaded(source, sheets)
-    return sheets
+        raise _not_loaded(source, facts.get("sheet"))
+    return facts
 
 
 def _output(request: Request, file: IO[bytes]) -> tuple[bytes, bool]:
     """Return what the process printed, and False if it crashed or exceeded a limit."""
     try:
         process = subprocess.run(  # noqa: S603 (our own script)
-            # -P: modules in the current folder are not imported
-            [sys.executable, "-P", workbook_process.__file__, json.dumps(request._asdict())],
+            # -P: modules in the current folder are not imported; -I: nor those of the user or the environment
+            [sys.executable, "-I" if sys.flags.isolated else "-P", workbook_process.__file__, json.dumps(request)],
             stdin=file,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -109,10 +114,9 @@ def _output(request: Request, file: IO[bytes]) -> tuple[bytes, bool]:
     return process.stdout, True
 
 
-def _not_loaded(source: WorkbookSource, sheets: list[str]) -> InvalidInputError:
+def _not_loaded(source: WorkbookSource, sheet: str | None) -> InvalidInputError:
     """Return the error for a process that crashed or exceeded a limit."""
-    sheet = source.sheet or next(iter(sheets), None)
-    loaded = "the workbook" if sheet is None else f"the sheet {sheet!r}"
+    loaded = "the workbook" if sheet is None else f"the sheet {sheet!r:.200}"
     return InvalidInputError(
         f"{source.name}: {loaded} cannot be loaded: it is damaged, or needs more than {_MAX_BYTES / 2**30:g} GiB of"
         " memory or one hour. Delete the cells far from the table, or save the table as CSV."
