@@ -193,8 +193,8 @@ def test_too_large_cells_are_not_handed_over(monkeypatch):
         workbook_process._load(content, workbook_process.Request(None, 2**6))
 
 
-def test_many_names_of_sheets_are_refused(tmp_path):
-    assert "the workbook cannot be loaded" in refused(tmp_path, workbook({"s" * 2**21: [["a"]]}))
+def test_a_very_long_name_of_a_sheet_is_read(tmp_path):
+    assert frame_or_none(tmp_path, workbook({"s" * 2**21: [["a"], ["b"]]})).rows() == [("b",)]
 
 
 # -- damaged files ------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_a_crash_of_the_reader_is_an_error(tmp_path, monkeypatch, capfd, failure
     reader = "import os\nclass FastExcelError(Exception): pass\ndef read_excel(content):\n"
     reader += f"    os.write(2, b'panicked')\n    {failure}\n"
     (tmp_path / "fastexcel.py").write_text(reader)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     message = "book.xlsx: the workbook cannot be loaded: it is damaged, or needs more than 1 GiB of memory"
     assert message in refused(tmp_path, book(TABLE))
     assert capfd.readouterr() == ("", "")
@@ -271,7 +271,7 @@ def test_modules_in_the_current_folder_are_not_imported(tmp_path, monkeypatch):
 def test_a_reader_that_takes_too_long_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(workbooks, "_MAX_SECONDS", 1)
     (tmp_path / "fastexcel.py").write_text("import time\ntime.sleep(100)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     assert "the workbook cannot be loaded" in refused(tmp_path, book(TABLE))
 
 

@@ -136,3 +136,19 @@ def test_without_the_path_of_the_interpreter_there_is_a_clear_error(tmp_path, mo
     monkeypatch.setattr("sys.executable", None)
     with pytest.raises(InvalidInputError, match="the path of the interpreter is unknown"):
         Table(str(tmp_path / "t.xlsx")).read_all()
+
+
+@pytest.mark.parametrize("program", ["/bin/true", "/bin/echo", "/does/not/exist"])
+def test_a_substitute_for_the_interpreter_is_a_clear_error(tmp_path, monkeypatch, program):
+    (tmp_path / "t.xlsx").write_bytes(workbook({"S": [["a"], [1]]}))
+    monkeypatch.setattr("sys.executable", program)
+    with pytest.raises(InvalidInputError, match=r"t.xlsx: .* cannot be (loaded|started)"):
+        Table(str(tmp_path / "t.xlsx")).read_all()
+
+
+def test_variables_of_python_do_not_disturb_the_process(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong module')")
+    (tmp_path / "t.xlsx").write_bytes(workbook({"S": [["a"], [1]]}))
+    for name, value in {"PYTHONPATH": tmp_path, "PYTHONIOENCODING": "utf-16", "PYTHONINSPECT": "1"}.items():
+        monkeypatch.setenv(name, str(value))
+    assert Table(str(tmp_path / "t.xlsx")).read_all().rows() == [("1",)]

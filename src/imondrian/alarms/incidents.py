@@ -120,7 +120,7 @@ def _checked_distance(distance: Any) -> float | str:
     number = _share_of(distance) if isinstance(distance, str) else _number_or_none(distance)
     if number is None or not 0.0 <= number < math.inf:
         raise InvalidInputError(
-            f"ignore_within must be a number that is not negative or a share such as '10%', but is {distance!r:.200}."
+            f"ignore_within must be a number of at least 0, or a share such as '10%', but is {distance!r:.200}."
         )
     return distance if isinstance(distance, str) else number
 
@@ -216,9 +216,9 @@ class IncidentTracker:
     n_opened : int
         Number of incidents so far.
     run : float64 array
-        The figures of the alarms that are at most `gap` rows apart and may become an incident, see
-        `engine/alarm_runs.py`; all 0 if the last run has ended. If an incident is open, these are its alarms. A kernel
-        call, which cannot be interrupted (Ctrl+C), adds an alarm that only continues an incident.
+        Figures of the current run: of alarms at most `gap` rows apart, which may become an incident or belong to the
+        open one; all 0 if there is no current run. The entries are in `engine/alarm_runs.py`. It is an array so that
+        one kernel call, which Ctrl+C cannot interrupt, can add an alarm that only continues an incident.
     """
 
     def __init__(self, rules: IncidentRules) -> None:

@@ -96,9 +96,10 @@ class ScoreDistribution:
     def _histogram(self) -> Array:
         """The histogram in which the surprising scores are weighted down to their expected share of all scores.
 
-        At first, all of the highest scores count as surprising. Those that are not surprising, given the weights of the
-        others, are removed, until none has to be removed. Then other scores may turn out to be surprising and are
-        added. This takes 2 ms, and a model that is loaded may never need it.
+        At first, the highest scores, at most a tenth of all, count as surprising. With these weighted down, the
+        surprise of each bin is computed; bins that are not surprising no longer count, and this is repeated until all
+        that count are surprising. Then other scores may turn out to be surprising and are added. This takes 2 ms, and a
+        model that is loaded may never need it.
         """
         histogram = self.counted
         bins = np.flatnonzero(histogram[COUNT])

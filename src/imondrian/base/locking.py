@@ -158,7 +158,7 @@ _SIGNAL_DELAY = 0.05  # seconds
 
 
 def hold_during_forks(lock: Any) -> None:
-    """Make forks wait for another lock. Locked methods may acquire it; code that holds it must not call them."""
+    """Set one more lock for which forks wait. Locked methods may acquire it; code that holds it must not call them."""
     _WRITER_LOCKS[_AFTER_WRITERS] = lock
 
 

@@ -45,7 +45,9 @@ def trees_with_all_points(trees: Trees) -> Trees:
 
 def points_and_copies(trees: Trees) -> tuple[Array, Array]:
     """Return the point in each leaf of the trees as a coded row, and how many copies of it the leaf holds."""
-    held = np.nonzero(trees.copies)  # not a mask: if growing was interrupted, the arrays differ in length
+    held = np.nonzero(
+        trees.copies
+    )  # indices instead of a mask: if growing was interrupted, the arrays `copies` and `points` differ in length
     return coded_points(trees, trees.points[held]), trees.copies[held]
 
 

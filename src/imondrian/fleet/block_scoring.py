@@ -36,7 +36,7 @@ class Learning(NamedTuple):
     """How the detectors of a fleet learn."""
 
     selection: Selection  # which points of the window a tree holds
-    n_scaled: int  # number of features whose weights adapt: all or none
+    n_scaled: int  # number of features whose weights adapt: n_features if the scale is adaptive, otherwise 0
 
 
 def score_and_label(shard: Shard, block: Block, labels: Labels, learning: Learning, parameters: dict[str, Any]) -> None:

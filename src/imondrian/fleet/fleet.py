@@ -478,7 +478,7 @@ class Fleet:
                 raise NothingSavedError(f"{os.fspath(path)}: no fleet was saved there.")  # noqa: TRY301
             fleet._restore(state, max_bytes, n_jobs, os.fspath(path))  # noqa: SLF001
             fleet._state.table.store = store  # noqa: SLF001
-            return fleet  # noqa: TRY300 (inside, so that an interruption closes the store)
+            return fleet  # noqa: TRY300 (inside the try, so that an interruption closes the store)
         except BaseException:
             store.close()
             raise
@@ -540,7 +540,7 @@ class Fleet:
 
     @write_locked
     def unpack_key(self, key: Key, content: bytes) -> None:
-        """Add a key with a state that `pack_key` has returned, called on this fleet or one with the same parameters.
+        """Add a key with a state packed by `pack_key` of this fleet, or of one with the same parameters.
 
         If there is no memory for the key, the least recently used one moves to the store or is dropped. The added key
         counts as the most recently used one.
@@ -577,7 +577,8 @@ class Fleet:
         -------
         KeyChanges
             `changed` has the least recently used key first. If keys can be dropped (with `max_bytes` and without a
-            store), unpack keys in the order of their last use: otherwise the restored fleet drops other keys.
+            store), unpack keys in the order of their last use: otherwise the restored fleet later drops different keys
+            than this one.
         """
         self._check_is_open()
         return self._state.table.changes()
@@ -586,8 +587,8 @@ class Fleet:
     def confirm_key_changes(self) -> None:
         """Confirm that the keys that `key_changes` has returned are saved, so that it does not return them again.
 
-        If `key_changes` was never called, this confirms all keys: call it after a fleet was restored with `unpack_key`,
-        whose keys are already saved.
+        If `key_changes` was never called, this confirms all keys: call it after you have restored a fleet with
+        `unpack_key`: its keys are already saved.
         """
         self._check_is_open()
         self._state.table.confirm_changes()
@@ -641,7 +642,9 @@ class Fleet:
                 check_rules_match(checked["rules"], checked["n_features"], names)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise DamagedFileError(f"{source}: {str(error)[:300]}") from None
-        self._set(parameters, borrow=saved.borrow, max_bytes=max_bytes)  # again: a wrong max_bytes is not damage
+        self._set(
+            parameters, borrow=saved.borrow, max_bytes=max_bytes
+        )  # now with max_bytes, outside of the `try`: a wrong max_bytes does not mean that the file is damaged
         self._extra = json.dumps(saved.extra)
         self._state.restore(saved._replace(names=names), forest, notes)
 

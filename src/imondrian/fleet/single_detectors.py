@@ -45,8 +45,12 @@ def stream_detector(
         Whether the scale uses the moments of the window.
     """
     fresh = StreamDetector(**parameters)
-    notes, counts, clock = fresh.notes(), state.detector.counts[0], state.detector.clocks[0]
-    threshold = {"histogram": state.detector.histograms[0].tolist(), "weight": clock[WEIGHT], "since": clock[SINCE]}
+    notes, counts, score_clock = fresh.notes(), state.detector.counts[0], state.detector.clocks[0]
+    threshold = {
+        "histogram": state.detector.histograms[0].tolist(),
+        "weight": score_clock[WEIGHT],
+        "since": score_clock[SINCE],
+    }
     incidents = notes["incidents"] if state.incidents is None else state.incidents
     numbers = [int(counts[name]) for name in ("n_seen", "n_skipped", "n_scored")]
     notes |= {"threshold": threshold, "incidents": incidents, "counts": [*numbers, 0], "names": names}
@@ -58,7 +62,7 @@ def stream_detector(
 
 
 def _copied_arrays(detector: Shard, parameters: dict[str, Any]) -> dict[str, Array]:
-    """Return copies of the moments, and of the ring and the counters (`clock`) of the window."""
+    """Return copies of the moments, and of the arrays "ring" and "clock" of the window."""
     arrays = {"moments": detector.moments[0].copy(), **window_of(detector, parameters).state()}
     return arrays | {"ring": arrays["ring"].copy()}
 

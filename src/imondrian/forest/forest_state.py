@@ -60,7 +60,8 @@ class ForestState:
     """Trees, scale and sampler of a forest, in one object so that all of them are replaced by one assignment.
 
     The sampler gets copies of the rows (see `owned`): another thread may change the caller's array at any time, and an
-    interrupted update is finished by the next call. Only trees that draw samples are built from the array itself.
+    interrupted update is finished by the next call. Exception: if every tree draws a sample and no feature is
+    categorical, `build` reads the array itself.
     """
 
     def __init__(self, trees: Trees, scale: Scale, sampler: Sampler, layout: FeatureLayout) -> None:
@@ -244,9 +245,9 @@ class ForestState:
     def _make_room(self, n_rows: int, n_coming: int) -> None:
         """Make sure that every tree has slots for n_rows more points; n_coming points will arrive in total.
 
-        Tables double in size or, for a long batch, grow to the size that the batch can need if that is less. A batch is
-        long if it has at least a sixteenth as many rows as the table has slots, so that copying costs little compared
-        with inserting.
+        Tables double in size, or grow by more if these rows need it; for a long batch, they grow no further than the
+        batch can need. A batch is long if it has at least 16 rows, and at least a sixteenth as many as the table has
+        slots, so that copying costs little compared with inserting.
         """
         self._grow_for(n_rows, n_coming)
         if self._n_shared_rows and self.trees.rows.shape[1] == 0 and self.trees.cuts.shape[1] > 0:

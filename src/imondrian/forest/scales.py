@@ -35,7 +35,7 @@ class Scale(Protocol):
         """Return the current weights."""
 
     def restart(self, X: Array, n_points: int) -> None:
-        """Discard all points and start again with the rows of X, a sample of n_points points."""
+        """Discard all points and start again with n_points points; X contains all of them, or a sample."""
 
     def update(self, X: Array) -> Array:
         """Add points one by one; return the weights after each of them, one row per point."""
@@ -168,7 +168,7 @@ class MixedScale:
         return known[1]
 
     def restart(self, X: Array, n_points: int) -> None:
-        """Discard all points and start again with the rows of X, a sample of n_points points."""
+        """Discard all points and start again with n_points points; X contains all of them, or a sample."""
         self._numbers.restart(self._numbers_of(X), n_points)
 
     def update(self, X: Array) -> Array:

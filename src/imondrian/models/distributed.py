@@ -30,7 +30,7 @@ Categories = tuple[Array, Array]  # the categories of a feature, and how many po
 def new_sampled_forest(
     n_trees: int, max_samples: int, scale: Scale = None, seed: int = SEED, categorical: Sequence[int] = ()
 ) -> MondrianForest:
-    """Return an empty forest with a sample size: it specifies the samples to draw and the trees to build."""
+    """Return an empty forest with a sample size; it specifies the samples to draw and the trees to build."""
     size = as_count(max_samples, "max_samples", 1, MAX_POINTS)
     return MondrianForest(n_trees, max_samples=size, scale=scale, seed=seed, categorical=categorical)
 
@@ -87,7 +87,7 @@ class Samples:
             totals.add(points[:, j], counts)
 
     def of(self, t: int) -> tuple[Array, Array]:
-        """Return the keys and the points in the sample of tree t, in ascending order of the keys."""
+        """Return the random sampling keys and the points in the sample of tree t, in ascending order of the keys."""
         n_taken = min(self.n_points, self._keys.shape[1])
         return smallest(self._keys[t], self._points[t], n_taken)
 

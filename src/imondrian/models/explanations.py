@@ -151,7 +151,8 @@ class Expectations:
         """Return the 5 % and 95 % quantiles of what is expected in the leading row of each part; None if not known.
 
         `points` are points as the forest holds them, one for each part. All rows of a part are hidden, so that one
-        unusual value does not make the others look ordinary. A missing number is treated as present.
+        unusual value does not make the others look ordinary. For a missing number, the range is the one expected if it
+        were present.
         """
         queries = points.copy()
         for point, part in zip(queries, parts, strict=True):

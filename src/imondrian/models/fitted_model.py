@@ -185,7 +185,9 @@ class FittedModel:
     def notes(self) -> dict[str, Any]:
         """Return what a model file stores in addition to the forest, as JSON values."""
         seed = self.parameters["random_state"]
-        stored_seed = seed if isinstance(seed, (int, np.integer)) else None  # the forest stores its random streams
+        stored_seed = (
+            seed if isinstance(seed, (int, np.integer)) else None
+        )  # a RandomState is not needed: the forest stores its streams
         given = {**_DEFAULTS_FOR_VERSION_1, **self.parameters}
         parameters = given | {"categorical": list(self.categorical), "random_state": stored_seed}
         offset = None if self.stored_threshold is None else -self.stored_threshold

@@ -302,8 +302,8 @@ def check_group(content: bytes) -> None:
     """Raise InvalidInputError if the content is not the state of a group of keys."""
     if content[: len(_MAGIC)] != _MAGIC:
         raise InvalidInputError(
-            "The checkpoint was created by an earlier version of imondrian, or with other settings of watch, and its"
-            " state has another form: use a new checkpoint."
+            "The state in the checkpoint has another form: the checkpoint was created by an earlier version of"
+            " imondrian, or with other settings of `imondrian.spark.watch`. Use a new checkpoint."
         )
 
 

@@ -883,7 +883,7 @@ class StreamDetector:
         return self._gaps_for(rows).filled_separately(rows, self._last_row(rows))
 
     def _gaps_for(self, rows: Array) -> StreamGaps:
-        """Return the gaps with the medians for rows that might come next."""
+        """Return the `StreamGaps` with the medians that replace missing numbers in these rows if they come next."""
         state = self._state
         return state.gaps.with_medians_for(rows, self.forest.sampler.ring, state.n_shown)  # type: ignore[attr-defined]
 
@@ -939,7 +939,7 @@ class StreamDetector:
         return self._record(score, [], points)
 
     def _state_with(self, rows: StreamRows) -> tuple[StreamState, Array, StreamGaps]:
-        """Return a state that includes the rows, the points, and the gaps to store if the points are learned.
+        """Return three things: a state with the rows, their points, and the gaps to store if they are learned.
 
         The counters of the state do not include the rows yet. The points are those that the rows complete.
         """

@@ -80,7 +80,7 @@ def fields_of(record: str, separator: str) -> list[str]:
 
 
 def _width(record: str, separator: str) -> int:
-    """Return the number of fields; if there may be more than `MAX_FIELDS`, return that without splitting the record."""
+    """Return the number of fields, or `MAX_FIELDS`, without splitting the record, if there may be more."""
     return MAX_FIELDS if record.count(separator) >= MAX_FIELDS else len(fields_of(record, separator))
 
 

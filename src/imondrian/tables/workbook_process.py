@@ -30,7 +30,7 @@ class Request(NamedTuple):
     """What to load."""
 
     sheet: str | None  # None: the first one
-    max_bytes: int  # of the address space while the workbook is loaded; the cells may take at most half of it
+    max_bytes: int  # of the address space while the workbook is loaded; the cells may take at most a quarter of it
 
 
 class _UnreadableError(Exception):
@@ -38,7 +38,7 @@ class _UnreadableError(Exception):
 
 
 def main() -> None:
-    """Replace the workbook in standard input by the cells of a sheet; print the sheets, or the problem."""
+    """Replace the workbook in standard input by the cells of a sheet; print its name, and the problem if any."""
     request = Request(*json.loads(sys.argv[1]))
     if hasattr(select, "poll"):  # not on Windows
         threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -80,7 +80,7 @@ def _load(content: bytes, request: Request) -> "pl.DataFrame":
             raise _UnreadableError(_reason(error, members)) from None
         frame = pl.DataFrame([_with_all_digits(text, numbers[text.name]) for text in texts])
         frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
-    if frame.height * frame.width * _CELL_BYTES + frame.estimated_size() > request.max_bytes // 2:
+    if frame.height * frame.width * _CELL_BYTES + frame.estimated_size() > request.max_bytes // 4:
         raise MemoryError
     return frame
 
@@ -133,6 +133,8 @@ def _member_names(content: bytes) -> list[str]:
 
 def _sheet_name(names: list[str], wanted: str | None) -> str:
     """Return the name of the sheet to load, and report it with the list of all sheets."""
+    if not names:
+        raise _UnreadableError("has no sheets.")
     listed = ", ".join(f"{name!r:.{_MAX_NAME}}" for name in names[:_MAX_LISTED]) + ", ..." * (len(names) > _MAX_LISTED)
     name = names[0] if wanted is None else wanted
     _reply(sheet=name[:_MAX_NAME], sheets=listed if len(names) > 1 else None)

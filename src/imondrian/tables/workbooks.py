@@ -86,32 +86,49 @@ def _cells(source: WorkbookSource) -> pl.DataFrame:
 
 def _run(source: WorkbookSource, file: IO[bytes]) -> dict[str, Any]:
     """Replace the workbook in a file by the cells of the sheet; return the name of the sheet, and a list of all."""
-    output, is_complete = _output(Request(source.sheet, _MAX_BYTES), file)
-    replies = [json.loads(line) for line in output.splitlines()]
-    facts = {key: value for reply in replies for key, value in reply.items()}
+    try:
+        output, is_complete = _output(Request(source.sheet, _MAX_BYTES), file)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{source.name}: the process that loads Excel files cannot be started: {error.strerror}."
+        ) from None
+    facts = _facts_in(output)
     if "problem" in facts:
         raise InvalidInputError(f"{source.name} {facts['problem']}")
-    if not is_complete:
+    if not is_complete or "sheet" not in facts:
         raise _not_loaded(source, facts.get("sheet"))
     return facts
+
+
+def _facts_in(output: bytes) -> dict[str, Any]:
+    """Return what the process reported; nothing if `sys.executable` is not Python, and the output not ours."""
+    try:
+        return {key: value for line in output.splitlines() for key, value in json.loads(line).items()}
+    except (ValueError, AttributeError):
+        return {}
 
 
 def _output(request: Request, file: IO[bytes]) -> tuple[bytes, bool]:
     """Return what the process printed, and False if it crashed or exceeded a limit."""
     try:
         process = subprocess.run(  # noqa: S603 (our own script)
-            # -P: modules in the current folder are not imported; -I: nor those of the user or the environment
-            [sys.executable, "-I" if sys.flags.isolated else "-P", workbook_process.__file__, json.dumps(request)],
+            [sys.executable, "-P", "-s", workbook_process.__file__, json.dumps(request)],
             stdin=file,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "POLARS_MAX_THREADS": "1"},
+            env=_environment(),
             check=True,
             timeout=_MAX_SECONDS,
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         return error.stdout or b"", False
     return process.stdout, True
+
+
+def _environment() -> dict[str, str]:
+    """Return an environment in which the process imports its modules from the same folders as this one."""
+    others = {name: value for name, value in os.environ.items() if name == "PYTHONHOME" or name[:6] != "PYTHON"}
+    return {**others, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "POLARS_MAX_THREADS": "1"}
 
 
 def _not_loaded(source: WorkbookSource, sheet: str | None) -> InvalidInputError:

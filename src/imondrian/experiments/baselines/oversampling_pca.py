@@ -17,11 +17,11 @@ class OversamplingPCA(DirectionDetector):
     (at most 1000 steps); the authors' program stops when the eigenvalue converges (at most 500 steps).
 
     A learned row is compared with all other rows, both after `fit` and after `extend`: it is removed, then
-    over-sampled, so that its score is the one it would have as a new row. The sources differ here. [Ma2020] scores the
-    rows of its first stage by "decremental PCA approach with oversampling", which its program computes as here, and
-    stores the scores; [Lee2013] uses over-sampling instead of decremental PCA (removal without copies), and its
-    authors' program leaves the target among the n rows. Whether the target is one of the n rows hardly changes its
-    score, unless the row is so distant that it determines the direction by itself.
+    over-sampled, so that its score is the one it would have as a new row. The sources differ here. [Ma2020] says that
+    it scores the rows of its first stage by a "decremental PCA approach with oversampling"; its program computes these
+    scores in the same way as this class, and stores them; [Lee2013] uses over-sampling instead of decremental PCA
+    (removal without copies), and its authors' program leaves the target among the n rows. Whether the target is one of
+    the n rows hardly changes its score, unless the row is so distant that it determines the direction by itself.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ class Sampler(Protocol):
         """Return the length of the table of points that the trees share; 0 if they have points of their own."""
 
     def share_points(self, trees: Trees, sharing: Trees) -> bool:
-        """Write the points of `trees` to `sharing`, which `sharing_trees` made from them; False if it is impossible."""
+        """Write the points of `trees` to the table of `sharing`, or return False; see `sharing_trees`."""
 
     def copies_rows(self, n_rows: int) -> bool:
         """Return True if `build` on n_rows rows copies a sample for each tree, so that others may change the rows."""
@@ -180,7 +180,7 @@ class Sampler(Protocol):
         """
 
     def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
-        """Update the scale and the trees after trees of a forest with these arrays were joined; return the sampler."""
+        """Update the scale and `trees`, which include those of the other forest (`arrays`); return the sampler."""
 
     def state(self) -> dict[str, Array]:
         """Return the arrays to be saved in addition to the trees, by name."""

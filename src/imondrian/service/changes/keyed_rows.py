@@ -64,7 +64,8 @@ class KeyedFormat(NamedTuple):
     def of(cls, configuration: dict[str, Any], limits: Limits, retention: Retention) -> "KeyedFormat":
         """Return the format of the rows of a detector with this configuration.
 
-        All rows of a request keep their labels, since each may be among the latest rows of its key.
+        All rows of a request keep their labels for display (categories and times as posted), since each row may be
+        among the latest of its key.
         """
         row_format = RowFormat.of(configuration, limits, retention)
         return cls(configuration["key"], row_format._replace(max_labelled_rows=limits.points_per_request))

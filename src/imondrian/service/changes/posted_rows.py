@@ -35,7 +35,9 @@ class RowFormat(NamedTuple):
     categorical: frozenset[int] = frozenset()
     allows_gaps: bool = False  # numbers may be null, and features may be absent from records
     max_category_length: int = Limits().category_length
-    max_labelled_rows: int = Retention().history  # so many of the latest rows keep labels; no others are ever shown
+    max_labelled_rows: int = (
+        Retention().history
+    )  # number of the latest rows whose labels are kept; older rows are never shown
     time: str = TIME  # name of the time in a record, unless a feature has this name
     uses_times: bool = False  # whether the detector uses the times (preset "series"); otherwise they are only shown
 
