@@ -83,6 +83,23 @@ def test_a_signal_whose_exception_is_dropped_by_python_ends_the_command(tmp_path
     assert errors.endswith(b"imondrian: interrupted\n")
 
 
+def test_a_long_command_ends_soon_if_python_drops_the_exception_of_a_signal(tmp_path):
+    """And the file is not replaced."""
+    slow = f"send_in_callback({signal.SIGINT:d})\n        import time; time.sleep(60)"
+    code, errors, content = run_and_interrupt(tmp_path, slow, LOST)
+    assert (code, content) == (128 + signal.SIGINT, "old")
+    assert errors.endswith(b"imondrian: interrupted\n")
+
+
+def test_a_cleanup_that_takes_long_is_not_interrupted(tmp_path):
+    slow = """
+import time
+unlink = files.Path.unlink
+files.Path.unlink = lambda path: (time.sleep(1), unlink(path))
+"""
+    assert run_and_interrupt(tmp_path, f"send({signal.SIGINT:d})", slow)[0] == 128 + signal.SIGINT
+
+
 def test_a_signal_whose_exception_is_dropped_ends_a_service_that_starts(tmp_path):
     serve = """
 from imondrian.cli.commands.serve import serve

@@ -331,11 +331,17 @@ def test_model_files_and_archives_given_as_data_are_named_for_what_they_are(fold
     shutil.copy(folder.folder / "some.zip", folder.folder / "archive.xlsx")
     for command in (["detect"], ["score", "some.imf"]):
         for name in ("some.imf", "model.csv"):
-            assert folder.fails(*command, name) == f"imondrian: {name} is a model file, not a table.\n"
+            assert (
+                folder.fails(*command, name)
+                == f"imondrian: {name} is a model file, not a table (imondrian info describes it).\n"
+            )
         for name in ("some.zip", "archive.xlsx"):
             problem = f"imondrian: {name} is a zip archive, not a table: extract it first.\n"
             assert folder.fails(*command, name) == problem
-    assert folder.fails("watch", "some.imf") == "imondrian: The stream is a model file, not a table.\n"
+    assert (
+        folder.fails("watch", "some.imf")
+        == "imondrian: The stream is a model file, not a table (imondrian info describes it).\n"
+    )
     assert "a zip or Excel file cannot be read line by line" in folder.fails("watch", "some.zip")
 
 

@@ -410,6 +410,23 @@ def test_nothing_is_logged_if_the_client_disconnects_within_a_body(tmp_path):
     assert len(lines) == 1, service.output
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"window": True},
+        {"n_trees": "20"},
+        {"learn_anomalies": "no"},
+        {"seed": True},
+        {"warm_up": "5"},
+        {"scale": ["1"]},
+    ],
+)
+def test_settings_are_not_converted_to_another_type(service, settings):
+    status, _, body = service.request("PUT", "/detectors/strict", {"features": ["x"], **settings}, JSON)
+    assert status == 422
+    assert next(iter(settings)) in str(body)
+
+
 def test_only_bodies_with_models_or_points_may_be_long(service, send):
     assert service.request("PUT", "/detectors/long", b" " * (2**20 + 1), JSON)[0] == 413
     assert send("PUT", "/model", b" " * (33 * 2**20), {})[0] == 422

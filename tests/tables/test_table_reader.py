@@ -237,6 +237,12 @@ def test_missing_files_and_wrong_options_raise(tmp_path):
         Table(written(tmp_path, "a\n1\n"), file_format="xls")
 
 
+def test_a_sheet_of_a_file_that_is_not_a_workbook_is_an_error(tmp_path):
+    path = written(tmp_path, "a\n1\n", "t.csv")
+    with pytest.raises(InvalidInputError, match=r"t.csv is not a workbook, so it has no sheet 'Orders'"):
+        Table(path, layout=TextLayout(sheet="Orders"))
+
+
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**64, 2**100, 2**127])
 def test_integers_beyond_64_bits_beside_what_polars_refuses_are_numbers(tmp_path, number):
     path = written(tmp_path, f'{{"a": NaN, "id": {number}}}\n{{"a": 2.5, "id": 5}}\n', "t.ndjson")

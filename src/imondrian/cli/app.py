@@ -23,7 +23,7 @@ from imondrian.cli.options import (
     integer_option,
     jobs_option,
 )
-from imondrian.cli.signals import Interrupted, raise_if_interrupted, raise_on_signals
+from imondrian.cli.signals import Interrupted, raise_if_interrupted, raise_on_signals, stop_raising
 
 _ANOMALIES_FOUND, _BAD_INPUT, _INTERNAL_ERROR = 1, 2, 70  # exit codes
 _DEBUG = "IMONDRIAN_DEBUG"
@@ -39,6 +39,7 @@ def main() -> NoReturn:
         print_to_stderr(f"imondrian: {_in_one_line(error)}")
         sys.exit(_BAD_INPUT)
     except Interrupted as interrupted:
+        stop_raising()
         print_to_stderr("imondrian: interrupted")
         sys.exit(128 + interrupted.number)
     except (SystemExit, KeyboardInterrupt):

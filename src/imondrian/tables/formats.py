@@ -56,7 +56,7 @@ def check_format(name: str) -> str:
 def check_supported(start: bytes, name: str) -> None:
     """Raise an InvalidInputError if the first bytes are those of a file type that cannot be read."""
     if start.startswith(_ZIP) and _MODEL in start:
-        raise InvalidInputError(f"{name} is a model file, not a table.")
+        raise InvalidInputError(f"{name} is a model file, not a table (imondrian info describes it).")
     if start.startswith(_OLD_EXCEL):
         raise InvalidInputError(f"{name} is an old or protected Excel file: save it as .xlsx or as CSV.")
 

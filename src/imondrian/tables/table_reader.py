@@ -108,6 +108,8 @@ class Table:
             check_supported(start, self.name)
             found = check_format(file_format) if file_format else format_by_name(path)
             self.file_format = "xlsx" if is_workbook(start) else found or format_by_content(start, self.name)
+            if layout.sheet is not None and self.file_format != "xlsx":
+                raise InvalidInputError(f"{self.name} is not a workbook, so it has no sheet {layout.sheet!r:.200}.")
             is_tsv = self.file_format == "tsv"
             self.separator = check_separator(layout.separator) if layout.separator else "\t" if is_tsv else None
             self._text = Utf8Reader(self.read, layout.encoding, self.name)

@@ -151,7 +151,8 @@ def _reason(error: Exception, members: list[str]) -> str:
             " save the table as CSV."
         )
     first_line = str(error).partition("\n")[0].rstrip(".")
-    return f"cannot be read as an Excel file: {first_line}."
+    hint = "" if members else " If it is text, choose its format (--format csv)."
+    return f"cannot be read as an Excel file: {first_line}.{hint}"
 
 
 def _reply(**facts: Any) -> None:

@@ -51,7 +51,7 @@ def read_sheet(source: WorkbookSource) -> pl.DataFrame:
     """
     cells = _cells(source)[source.skip_lines or 0 :]
     if cells.is_empty():
-        raise InvalidInputError(f"{source.name} has no rows.")
+        raise InvalidInputError(f"{source.name}: the sheet that was read has no rows.")
     first = [[cell or "" for cell in row] for row in cells[:MAX_RECORDS].iter_rows()]
     n_titles = count_titles(first) if source.has_header and source.skip_lines is None else 0
     start = TableStart(",", n_titles, first[n_titles])

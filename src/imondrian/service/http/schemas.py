@@ -58,7 +58,7 @@ _SILENCE = (
     "An incident opens if no points arrive for this long: a number of seconds, or text such as"
     ' "30s", "10m", "2h" or "1d". Null means never.'
 )
-_CountOrPreset = Annotated[int, Field(ge=1)] | Literal["preset"]
+_CountOrPreset = Annotated[int, Field(ge=1, strict=True)] | Literal["preset"]
 _SideOf = Annotated[dict[str, _Side], Field(max_length=Limits().features)]
 _DistanceOf = Annotated[dict[str, _Number | str], Field(max_length=Limits().features)]
 
@@ -105,12 +105,12 @@ class Configuration(BaseModel):
         " for time series: values are compared with what is usual at this hour of the day and with the recent level.",
     )
     kind: KindOrPreset = Field("preset", description="Which score to use.")
-    scale: Literal["preset", "std"] | Annotated[list[float], Field(max_length=Limits().features)] | None = "preset"
+    scale: Literal["preset", "std"] | Annotated[list[_Number], Field(max_length=Limits().features)] | None = "preset"
     threshold: ThresholdOrPreset = Field("preset", description=_THRESHOLD)
-    shingle: int = Field(SHINGLE, ge=1, description="Number of consecutive rows that form a point.")
-    warm_up: int | None = Field(None, ge=0, description="Points learned before any is reported as an anomaly.")
-    learn_anomalies: bool = LEARN_ANOMALIES
-    seed: int = Field(SEED, ge=0, le=2**64 - 1)
+    shingle: _Integer = Field(SHINGLE, ge=1, description="Number of consecutive rows that form a point.")
+    warm_up: _Integer | None = Field(None, ge=0, description="Points learned before any is reported as an anomaly.")
+    learn_anomalies: Annotated[bool, Field(strict=True)] = LEARN_ANOMALIES
+    seed: _Integer = Field(SEED, ge=0, le=2**64 - 1)
     categorical: Annotated[list[str], Field(max_length=Limits().features)] = Field(
         [], description="The features that are categories (text, booleans, codes); all others are numbers."
     )
