@@ -275,7 +275,7 @@ def test_the_first_row_must_name_every_feature():
         ({"rules": {"length": 3}}, "but 'length' is given"),
         ({"rules": {"side": {"a": "up"}}}, "side must be one of high, low, both, but is 'up'"),
         ({"rules": {"ignore_within": {0: "5"}}}, "or a share such as '10%', but is '5'"),
-        ({"rules": {"ignore_within": {0: -1.0}}}, "not negative .* but is -1.0"),
+        ({"rules": {"ignore_within": {0: -1.0}}}, "at least 0, .* but is -1.0"),
         ({"rules": 3}, "rules must be IncidentRules or a dictionary, but is 3"),
         ({"preset": "best"}, "preset must be one of practice, paper, series, but is 'best'"),
         ({"kind": "width"}, "width"),

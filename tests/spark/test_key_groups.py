@@ -157,7 +157,7 @@ def filled_group():
 
 
 def test_a_state_of_another_form_is_refused():
-    with pytest.raises(InvalidInputError, match=r"earlier version of imondrian, .*: use a new checkpoint"):
+    with pytest.raises(InvalidInputError, match=r"earlier version of imondrian, .*Use a new checkpoint"):
         GroupCache().pop(0, b"PK\x03\x04 a detector", N_GROUPS)
 
 
