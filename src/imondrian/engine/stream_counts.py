@@ -10,9 +10,8 @@ from imondrian.engine.histogram import count_in_bin
 from imondrian.engine.jit import Array, helper, kernel
 from imondrian.engine.surprise import count_with_surprise
 
-N_SEEN, N_SKIPPED, N_SCORED, N_DRIFTS, N_SHOWN = range(
-    5
-)  # indices of the counters: rows seen and skipped, points scored, drifts reported, points shown to the forest
+# indices of the counters: rows seen and skipped, points scored, drifts reported, points shown to the forest
+N_SEEN, N_SKIPPED, N_SCORED, N_DRIFTS, N_SHOWN = range(5)
 
 
 class Counted(NamedTuple):

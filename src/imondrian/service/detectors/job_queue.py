@@ -89,14 +89,10 @@ class QueuedKeys:
         waiting = self._waiting_keys(known)
         n_new, n_others = sum(key not in known for key in keys - waiting), len(known) + len(waiting)
         if n_new and n_others + n_new > max_keys:
-            reason = (
-                ""
-                if max_keys == self._limits.keys
-                else (f" in the {self._limits.total_bytes} bytes of all detectors (imondrian serve --max-memory)")
-            )
+            where = f" in the {self._limits.total_bytes} bytes of all detectors (imondrian serve --max-memory)"
             raise InvalidInputError(
                 f"The detector has {n_others} keys, and the request has {n_new} others, but at most {max_keys} keys"
-                f" are allowed{reason}."
+                f" are allowed{where if max_keys < self._limits.keys else ''}."
             )
 
     def _waiting_keys(self, known: Mapping[str, Any]) -> set[str]:
