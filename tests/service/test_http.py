@@ -427,6 +427,12 @@ def test_settings_are_not_converted_to_another_type(service, settings):
     assert next(iter(settings)) in str(body)
 
 
+@pytest.mark.parametrize("number", ["%2B0.0", "0.0", "1e0", "+1", "", "true"])
+def test_numbers_in_a_query_are_plain_integers(send, number):
+    assert send("GET", f"/history?after={number}")[0] == 422
+    assert send("GET", "/history?after=-1&limit=5")[0] == 200
+
+
 def test_only_bodies_with_models_or_points_may_be_long(service, send):
     assert service.request("PUT", "/detectors/long", b" " * (2**20 + 1), JSON)[0] == 413
     assert send("PUT", "/model", b" " * (33 * 2**20), {})[0] == 422

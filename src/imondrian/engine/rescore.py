@@ -45,9 +45,8 @@ def trees_with_all_points(trees: Trees) -> Trees:
 
 def points_and_copies(trees: Trees) -> tuple[Array, Array]:
     """Return the point in each leaf of the trees as a coded row, and how many copies of it the leaf holds."""
-    held = np.nonzero(
-        trees.copies
-    )  # indices instead of a mask: if growing was interrupted, the arrays `copies` and `points` differ in length
+    # indices instead of a mask: if growing was interrupted, the arrays `copies` and `points` differ in length
+    held = np.nonzero(trees.copies)
     return coded_points(trees, trees.points[held]), trees.copies[held]
 
 

@@ -51,9 +51,8 @@ def series_parts(forest: MondrianForest, point: Array, values: Array, parts: Arr
     usual = values[features] - point[columns]
     median, low, high = (usual + quantile for quantile in _expected_deviations(forest, point, columns))
     is_outside = (values[features] < low) | (values[features] > high)
-    views = (by_view[:, features] + is_outside * sizes.sum()).argmax(
-        axis=0
-    )  # so views with the value outside their range come before the others
+    # the sum, which no part exceeds, puts views in which the value is outside its range before the others
+    views = (by_view[:, features] + is_outside * sizes.sum()).argmax(axis=0)
     chosen = views, np.arange(features.size)
     fields = (
         features,

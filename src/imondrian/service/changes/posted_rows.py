@@ -35,9 +35,7 @@ class RowFormat(NamedTuple):
     categorical: frozenset[int] = frozenset()
     allows_gaps: bool = False  # numbers may be null, and features may be absent from records
     max_category_length: int = Limits().category_length
-    max_labelled_rows: int = (
-        Retention().history
-    )  # number of the latest rows whose labels are kept; older rows are never shown
+    max_labelled_rows: int = Retention().history  # the labels of so many latest rows are kept; older ones are not shown
     time: str = TIME  # name of the time in a record, unless a feature has this name
     uses_times: bool = False  # whether the detector uses the times (preset "series"); otherwise they are only shown
 

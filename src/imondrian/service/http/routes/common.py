@@ -1,11 +1,12 @@
 """Functions that all routes share: lookup of detectors, error schemas, large responses and slots for reads."""
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
@@ -18,6 +19,16 @@ JSON = "application/json"
 _SMALL_BODY = 2**14  # bytes; shorter bodies are parsed in the event loop, not in another thread
 Parsed = TypeVar("Parsed")
 Name = Annotated[str, Path(pattern=f"^{NAME}$", max_length=Limits().name_length, examples=["pumps"])]
+
+
+def _plain_integer(text: str) -> str:
+    """Return the text of an integer; raise ValueError for others, such as +0.0, which pydantic reads as 0."""
+    if re.fullmatch("-?[0-9]+", text, re.ASCII) is None:
+        raise ValueError("must be an integer")
+    return text
+
+
+Integer = Annotated[int, BeforeValidator(_plain_integer)]
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:

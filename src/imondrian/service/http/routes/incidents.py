@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from imondrian.service.http import schemas
 from imondrian.service.http.listeners import Listeners
 from imondrian.service.http.queries import incidents_of
-from imondrian.service.http.routes.common import Name, handle_of, large_response, problems, registry_of
+from imondrian.service.http.routes.common import Integer, Name, handle_of, large_response, problems, registry_of
 from imondrian.service.limits import Limits
 
 router = APIRouter(tags=["incidents"])
@@ -20,7 +20,7 @@ _EVENT_ID = "^[0-9]{0,15}$"  # of ASCII digits; an empty header is the same as n
 
 
 _MAX_INCIDENTS = Limits().incidents
-_Limit = Annotated[int, Query(ge=1, le=_MAX_INCIDENTS, description="Maximum number of incidents.")]
+_Limit = Annotated[Integer, Query(ge=1, le=_MAX_INCIDENTS, description="Maximum number of incidents.")]
 _Open = Annotated[bool, Query(description="Only incidents that are open.")]
 
 

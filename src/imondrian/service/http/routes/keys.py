@@ -11,7 +11,7 @@ from imondrian.service.changes.journal import FORGET_KEY
 from imondrian.service.changes.keyed_rows import MAX_KEY_LENGTH, checked_key
 from imondrian.service.http import schemas
 from imondrian.service.http.keyed_queries import Order, keys_of
-from imondrian.service.http.routes.common import JSON, Name, handle_of, large_response, problems
+from imondrian.service.http.routes.common import JSON, Integer, Name, handle_of, large_response, problems
 
 router = APIRouter(prefix="/detectors/{name}/keys", tags=["keys"])
 _MAX_KEYS = 1_000  # in a response
@@ -37,8 +37,8 @@ async def listed(
     order: Annotated[
         Order, Query(description="By latest surprise, highest first; by name; or by time, latest first.")
     ] = "surprise",
-    limit: Annotated[int, Query(ge=1, le=_MAX_KEYS, description="Maximum number of keys.")] = 100,
-    after: Annotated[int, Query(ge=0, le=_MAX_SKIPPED, description="Number of keys to skip.")] = 0,
+    limit: Annotated[Integer, Query(ge=1, le=_MAX_KEYS, description="Maximum number of keys.")] = 100,
+    after: Annotated[Integer, Query(ge=0, le=_MAX_SKIPPED, description="Number of keys to skip.")] = 0,
 ) -> Response:
     """Return the keys of a detector with a key, and the figures of the latest row of each."""
     return await large_response(request, partial(keys_of, handle_of(request, name), search, order, after, limit))

@@ -34,6 +34,7 @@ from imondrian.service.http.queries import (
 )
 from imondrian.service.http.routes.common import (
     JSON,
+    Integer,
     Name,
     copy_slot,
     handle_of,
@@ -195,7 +196,7 @@ _Key = Annotated[
 async def history(
     request: Request,
     name: Name,
-    after: Annotated[int, Query(ge=-1, le=_MAX_INDEX, description="Only rows after this one.")] = -1,
+    after: Annotated[Integer, Query(ge=-1, le=_MAX_INDEX, description="Only rows after this one.")] = -1,
     limit: Annotated[
         int, Query(ge=1, le=_MAX_ROWS, description="Maximum number of rows; the latest are returned.")
     ] = _MAX_ROWS,
@@ -210,7 +211,7 @@ async def history(
 
 @history_router.get("/{index}", response_model=schemas.ExplainedRow, responses=problems(404, 422, 503))
 async def row(
-    request: Request, name: Name, index: Annotated[int, Path(ge=0, le=_MAX_INDEX)], key: _Key = None
+    request: Request, name: Name, index: Annotated[Integer, Path(ge=0, le=_MAX_INDEX)], key: _Key = None
 ) -> Response:
     """Explain the score of one of the latest rows."""
     handle = handle_of(request, name)
