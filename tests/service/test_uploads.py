@@ -21,7 +21,7 @@ from imondrian.service.capacity import MemoryBudget, RequestMemory
 from imondrian.service.changes import journal
 from imondrian.service.changes.configuration import (
     DEFAULTS,
-    DetectorSize,
+    MemorySettings,
     checked_size,
     copy_bytes_of,
     memory_bytes_of,
@@ -92,7 +92,7 @@ def peak_of(call):
 )
 def test_the_memory_of_a_detector_is_known_before_it_is_created(n_features, settings):
     detector = StreamDetector(n_features, **settings)
-    size = DetectorSize.of(n_features, detector.parameters)
+    size = MemorySettings.of(n_features, detector.parameters)
     assert memory_bytes_of(size) == detector.n_bytes <= copy_bytes_of(size)
     rows = np.random.default_rng(0).normal(size=(200, n_features))
     detector.process_many(rows)
@@ -103,7 +103,7 @@ def test_the_memory_of_a_detector_is_known_before_it_is_created(n_features, sett
 
 @pytest.mark.parametrize(("n_features", "shingle"), [(1_000, 2), (1_000, 1_000), (7, 143), (1, 1_001), (1, 2**31)])
 def test_the_number_of_values_in_a_point_is_limited(n_features, shingle):
-    size, limits = DetectorSize(n_features, 1, 1, 1, shingle), Limits(features=1_000)
+    size, limits = MemorySettings(n_features, 1, 1, 1, shingle), Limits(features=1_000)
     message = "shingle must be between 1" if shingle == 2**31 else "features times shingle must be at most 1000, but is"
     with pytest.raises(InvalidInputError, match=message):
         checked_size(size, limits)
@@ -114,7 +114,7 @@ def test_a_file_whose_forest_has_more_trees_than_its_detector_is_refused_before_
     handle, _ = registry.create("a", WIDE)
     content = file_of(new_detector(WIDE), n_trees=1_000)
     assert len(content) < MIB
-    assert memory_bytes_of(DetectorSize(1, 20_000, None, 1_000, 1)) > 1_000 * MIB
+    assert memory_bytes_of(MemorySettings(1, 20_000, None, 1_000, 1)) > 1_000 * MIB
     before = n_rows(registry)
     for name in ("a", "b"):
         status, response = put(server, name, content)

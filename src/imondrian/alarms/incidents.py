@@ -142,7 +142,7 @@ class AlarmReason(NamedTuple):
     feature: int  # index of the feature
     lag: int  # the value lies this many rows before the last row of the point; 0 without a shingle
     share: float  # of the score
-    value: float  # the code of a category
+    value: float  # the value; for a category, its code
     is_high: bool  # whether the value is unusually high; False for a category
     median: float  # of what was expected
     low: float  # 5 % quantile of what was expected
@@ -216,9 +216,9 @@ class IncidentTracker:
     n_opened : int
         Number of incidents so far.
     run : float64 array
-        Figures of the current run: of alarms at most `gap` rows apart, which may become an incident or belong to the
-        open one; all 0 if there is no current run. The entries are in `engine/alarm_runs.py`. It is an array so that
-        one kernel call, which Ctrl+C cannot interrupt, can add an alarm that only continues an incident.
+        Figures of the current run, in the order given in `engine/alarm_runs.py`; all 0 if there is no current run. The
+        alarms of a run are at most `gap` rows apart; they may become an incident or belong to the open one. It is an
+        array so that one kernel call, which Ctrl+C cannot interrupt, can add an alarm that only continues an incident.
     """
 
     def __init__(self, rules: IncidentRules) -> None:

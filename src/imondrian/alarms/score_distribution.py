@@ -40,7 +40,10 @@ class ScoreDistribution:
 
     @classmethod
     def of_weights(cls, histogram: Array) -> Self:
-        """Return the distribution of a histogram whose scores are already weighted, such as that of a stream."""
+        """Return the distribution of a histogram that is used as it is, such as that of a stream.
+
+        Its surprising scores are not weighted down again.
+        """
         distribution = cls(histogram)
         distribution._histogram = histogram
         return distribution
@@ -96,10 +99,10 @@ class ScoreDistribution:
     def _histogram(self) -> Array:
         """The histogram in which the surprising scores are weighted down to their expected share of all scores.
 
-        At first, the highest scores, at most a tenth of all, count as surprising. With these weighted down, the
-        surprise of each bin is computed; bins that are not surprising no longer count, and this is repeated until all
-        that count are surprising. Then other scores may turn out to be surprising and are added. This takes 2 ms, and a
-        model that is loaded may never need it.
+        At first, the highest scores, at most a tenth of all, are taken as surprising and weighted down. The surprise of
+        each bin is computed; bins that turn out not to be surprising get their full weight back. This is repeated until
+        all bins that are weighted down are surprising. Then other bins that turn out to be surprising are weighted down
+        too, until there are no more. This takes 2 ms, and a model that is loaded may never need it.
         """
         histogram = self.counted
         bins = np.flatnonzero(histogram[COUNT])

@@ -80,7 +80,7 @@ class Rule(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """The probability that an ordinary row has at least the surprise of this rule."""
+        """Of a rule "surprise": the probability that an ordinary row has at least this surprise. Others have none."""
         return 10.0**-self.value
 
 

@@ -1,10 +1,10 @@
-"""Locks for objects that several threads use: many readers or one writer.
+"""Locks for objects that several threads use: up to four readers at a time, or one writer.
 
-An object has four stripes and a writer lock. A reader holds the stripe of its thread. A writer acquires all stripes and
-then the writer lock, which is therefore held only while the object may change, never while a writer waits. All five
-locks are implemented in C, and methods acquire them only by ``with``, so that an interruption (Ctrl+C) can never leave
-one of them held; a counter of readers in Python code could stay too high forever. A fork waits until no object is being
-changed: it acquires all writer locks, without ``with`` (see `_hold_all`).
+An object has four stripes and a writer lock. A reader holds the stripe of its thread; threads with the same stripe take
+turns. A writer acquires all stripes and then the writer lock, which is therefore held only while the object may change,
+never while a writer waits. All five locks are implemented in C, and methods acquire them only by ``with``, so that an
+interruption (Ctrl+C) can never leave one of them held; a counter of readers in Python code could stay too high forever.
+A fork waits until no object is being changed: it acquires all writer locks, without ``with`` (see `_hold_all`).
 """
 
 import os
@@ -68,7 +68,7 @@ def is_inside(instance: Lockable) -> bool:
 def read_locked(
     method: Callable[Concatenate[Self, Arguments], ReturnType],
 ) -> Callable[Concatenate[Self, Arguments], ReturnType]:
-    """Decorate a method that only reads: it runs alongside other readers, but never alongside a writer."""
+    """Decorate a method that only reads: it runs alongside readers of other stripes, but never alongside a writer."""
 
     @wraps(method)
     def shared(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> ReturnType:

@@ -8,5 +8,8 @@ Source = Path | IO[bytes]
 
 
 def open_source(source: Source) -> AbstractContextManager[IO[bytes]]:
-    """Open a source; a local file is closed on exit, because NumPy does not close every damaged file that it opens."""
+    """Open a source; a local file is closed on exit.
+
+    NumPy gets the open file, not its path: it would leave some damaged files open that it opened itself.
+    """
     return source.open("rb") if isinstance(source, Path) else nullcontext(source)

@@ -46,7 +46,7 @@ def add_point(moments: Array, x: Array) -> None:
 def weight(count: float, mean: float, squares: float) -> float:
     """Return 1 / standard deviation, or 1 if the deviations are no larger than the rounding error of the mean.
 
-    It is also 1 if the moments are NaN, because another thread changed the points while they were added.
+    The moments are NaN if another thread changed the points while they were added; then, too, the weight is 1.
     """
     rounding = mean * 2.2e-16
     if not squares > count * rounding * rounding:

@@ -43,7 +43,9 @@ HEAD = np.dtype(
         ("log_key", np.float64),  # log of the largest key in a full sample
         # state of the tree's part of a window, see window.py
         ("next_number", np.int64),  # index (arrival order) of the next point it will be shown
-        ("hash_key", np.uint64),  # a hash of this key and a point's index decides whether the tree holds the point
+        # of all hashes of the tree: which points of a window it holds, the places of categories, random draws of
+        # expected values, samples of distributed fitting
+        ("hash_key", np.uint64),
         ("n_taken", np.int64),  # number of points inserted so far
         ("n_outside", np.int64),  # number of inserted points that lay outside the root box
         # mean log size of the cells of the tree's points, at the window's last step; NaN if not maintained
@@ -64,7 +66,7 @@ FIELDS = {
     "cuts": Field(CUT, ("tree", "slot")),
     "boxes": Field(np.dtype(np.float64), ("tree", "slot", 2, "coordinate")),  # LOWER and UPPER, tight
     # for each leaf
-    "points": Field(np.dtype(np.float64), ("tree", "slot", "value")),  # the point, which is also the box; see places.py
+    "points": Field(np.dtype(np.float64), ("tree", "slot", "value")),  # see `Trees`
     "copies": Field(np.dtype(np.uint32), ("tree", "slot")),  # the number of copies of the point: the population
     # for each node, by node number
     "parents": Field(np.dtype(np.uint32), ("tree", "node")),  # NO_NODE for the root
@@ -77,7 +79,11 @@ _NO_ROWS = np.empty((0, 0), FIELDS["rows"].dtype)
 
 
 class Trees(NamedTuple):
-    """The arrays of FIELDS. Most kernels and helpers take them together with the index t of a tree."""
+    """The arrays of FIELDS. Most kernels and helpers take them together with the index t of a tree.
+
+    A point consists of its coordinates, which are also the box of its leaf, and the codes of its categories; see
+    `places.py`.
+    """
 
     cuts: Array
     boxes: Array
@@ -125,10 +131,10 @@ def shared_bytes(n_trees: int, n_slots: int, n_coordinates: int, n_rows: int) ->
 def sharing_trees(trees: Trees, n_rows: int) -> Trees:
     """Return trees like these whose leaves refer to rows of one table of n_rows points, all zero so far.
 
-    The point of a leaf is then points[0, rows[t, slot]] instead of points[t, slot]; see `point_index`. Without
-    categories, all trees see the same points, so that this takes less memory. A row must not change while a leaf refers
-    to it: see `window.py`. Only trees of a window share points, and only in memory: in files and fleets, all trees have
-    points of their own. Other arrays are not copied.
+    The point of a leaf is then points[0, rows[t, slot]] instead of points[t, slot]; see `point_index`. This takes less
+    memory. With categories it is impossible, because a point has other coordinates in each tree (see `places.py`). A
+    row must not change while a leaf refers to it: see `window.py`. Only trees of a window share points, and only in
+    memory: in files and fleets, all trees have points of their own. Other arrays are not copied.
     """
     points = np.zeros((1, n_rows, trees.points.shape[2]))
     return trees._replace(points=points, rows=np.zeros(trees.copies.shape, FIELDS["rows"].dtype))

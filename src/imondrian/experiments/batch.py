@@ -25,7 +25,8 @@ def run(
 ) -> list[Row]:
     """Fit every method on the training part of every fold and score both parts, once for each seed.
 
-    Features are not scaled. A method that would exceed the budget on a set is run on fewer folds, at least one.
+    Features are not scaled. A method that would exceed the budget on a set is run for fewer
+    pairs of seed and fold, at least one; the pairs of the last seeds are left out first.
     """
     return run_grid("batch", _cell, sets, methods, (seeds, n_folds, budget), parallel_map, progress)
 

@@ -17,8 +17,8 @@ from imondrian.fleet.blocks import KeyedBlock, Limits, block_end, plan_block
 from imondrian.fleet.common_forest import CommonForest
 from imondrian.fleet.common_state import CommonState
 from imondrian.fleet.key_incidents import (
-    AlarmSettings,
     IncidentChanges,
+    IncidentSettings,
     LatestIncidents,
     alarm_explainer,
     incident_changes,
@@ -204,7 +204,7 @@ class FleetState:
         if self._borrows:
             is_borrowed = self._common.process(block, self.parameters["warm_up"], self.parameters["window"])
         level = alarm_level(self.parameters["threshold"])
-        settings = AlarmSettings(self.parameters["rules"], level, self.records.names)
+        settings = IncidentSettings(self.parameters["rules"], level, self.records.names)
         changes = incident_changes(block, self.table.trackers, settings, partial(self._explainer, block, seed_of))
         results = FleetResults(
             score=block.scores,

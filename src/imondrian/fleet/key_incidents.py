@@ -26,7 +26,7 @@ N_INCIDENTS_STORED = 1024  # latest incidents of all keys
 _IncidentId = tuple[Key, int]  # the key, and the number of the incident among those of the key
 
 
-class AlarmSettings(NamedTuple):
+class IncidentSettings(NamedTuple):
     """How alarms become incidents."""
 
     rules: IncidentRules
@@ -47,7 +47,7 @@ class IncidentChanges(NamedTuple):
 def incident_changes(
     block: KeyedBlock,
     trackers: dict[Key, IncidentTracker],
-    settings: AlarmSettings,
+    settings: IncidentSettings,
     explainer_of: Callable[[int], Explain],
 ) -> IncidentChanges:
     """Return the changes that a block, whose rows are labelled, makes to the incidents.
@@ -57,7 +57,7 @@ def incident_changes(
     block : KeyedBlock
     trackers : dict
         The incidents of the keys that have had an alarm; they are not changed.
-    settings : AlarmSettings
+    settings : IncidentSettings
     explainer_of : function
         `explainer_of(i)` returns a function that explains the alarms of key i of the block.
     """

@@ -154,7 +154,10 @@ class KeyTable:
         return KeyChanges(changed, [key for key, is_removed in log.items() if is_removed])
 
     def confirm_changes(self) -> None:
-        """Do not return the keys of the last call of `changes` again. Before the first call, confirm all keys."""
+        """Confirm the keys that the last call of `changes` returned: they are next returned after another change.
+
+        Before the first call of `changes`, all present keys are confirmed.
+        """
         if self._change_log.is_active:
             self._change_log.confirm()
         else:

@@ -319,7 +319,7 @@ def new_model(
 
 
 def _with_defaults(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return complete parameters; for points, which are numbers already, "auto" means that no column is a category."""
+    """Return complete parameters. `categorical="auto"` finds no category in points, because they are numbers."""
     complete = {"categorical": [], "missing": MISSING_VALUES, **with_preset(parameters)}
     return complete | {"categorical": []} if isinstance(complete["categorical"], str) else complete
 
@@ -413,7 +413,10 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
 
 
 def _checked_indicators(indicators: Any, forest: MondrianForest) -> tuple[int, ...]:
-    """Check which columns have indicators: these columns must be numeric, and the indicators the last columns."""
+    """Return the columns that have indicators, if they are valid.
+
+    These columns must be numeric; their indicators must be categorical and the last columns of the forest.
+    """
     if not isinstance(indicators, list):
         raise ValueError(f"the indicators must be a list, but are {indicators!r:.200}.")  # noqa: TRY004
     n_columns, categorical = forest.n_features or 0, set(forest.categorical)

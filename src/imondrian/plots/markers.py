@@ -1,4 +1,4 @@
-"""Markers for rows: normal rows, of which only a sample may be drawn, with the anomalies on top."""
+"""Markers for rows: normal rows with the anomalies on top; of many rows of a kind, only a sample is drawn."""
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -13,13 +13,13 @@ _AREA = 400.0  # of a marker, before division by the square root of the number o
 
 
 def draw_rows(axes: Axes, x: Array, y: Array, is_anomaly: Array) -> list[Artist]:
-    """Draw a marker for each normal row and each anomaly; return their legend entries."""
+    """Draw the normal rows and, on top, the anomalies; return their legend entries."""
     kinds = ((NORMAL, ~is_anomaly), (ANOMALY, is_anomaly))
     return [draw_markers(axes, x[rows], y[rows], row_style) for row_style, rows in kinds]
 
 
 def draw_markers(axes: Axes, x: Array, y: Array, row_style: RowStyle) -> Artist:
-    """Draw rows of one style, rasterized to keep files small; return their legend entry."""
+    """Draw at most `max_drawn` rows in one style, rasterized to keep files small; return their legend entry."""
     drawn = subsample(x.size, row_style.max_drawn)
     area = row_style.size_factor * float(np.clip(_AREA / np.sqrt(max(x.size, 1)), _MIN_AREA, _MAX_AREA))
     axes.scatter(

@@ -28,10 +28,11 @@ def columns_of(X: Any) -> list[Any]:
 
 
 def as_table(X: Any, *, has_categories: bool) -> Any:
-    """Return a list of rows as an array, of objects if there is text or categories; return anything else unchanged.
+    """Return a sequence of rows, or another object with `__array__`, as an array.
 
-    Objects keep integers exact: in an array of numbers, if one value is a float, all integers become floats and can
-    lose digits.
+    Data frames, arrays, rows of different lengths and anything else are returned unchanged. The array has objects if
+    there is text, or if a sequence has categories. Objects keep integers exact: in an array of numbers, if one value is
+    a float, all integers become floats and can lose digits.
     """
     is_rows = isinstance(X, Sequence) or hasattr(X, "__array__")
     if is_frame(X) or isinstance(X, (np.ndarray, str, bytes)) or not is_rows:

@@ -114,7 +114,9 @@ def _numbers(column: Any, name: str) -> Array:
     if _is_text(column.type):
         raise InvalidInputError(f"The feature {name!r} is a number in the model, but text in the frame.")
     if pa.types.is_decimal(column.type):
-        return _decoded(column, lambda values: [float(value) for value in values.to_pylist()], np.nan)  # as in Spark
+        return _decoded(
+            column, lambda values: [float(value) for value in values.to_pylist()], np.nan
+        )  # rounded as in Spark
     numbers: Array = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return numbers
 

@@ -93,8 +93,9 @@ class StreamGaps:
     def with_medians_for(self, rows: Array, ring: Array, n_shown: int) -> "StreamGaps":
         """Return a copy with new medians if they are due for the next rows, otherwise self.
 
-        There may be at most `n_rows_with_same_medians` rows. They may also be alternatives, each of which might come
-        next. `ring` holds one point of the window per line; a point begins with the numeric features of all its rows.
+        The rows are either the next ones, at most `n_rows_with_same_medians` of them, or any number of alternatives for
+        the next row, such as rows that are scored without being learned. `ring` holds one point of the window per line;
+        a point begins with the numeric features of all its rows.
         """
         if not self._point_numbers.size or self._expires > n_shown or not np.isnan(rows).any():
             return self

@@ -2,7 +2,7 @@
 
 It silently keeps the first value of a repeated key. In a column of booleans and numbers, it reads booleans as numbers;
 in a column of text and numbers, it writes numbers in its own notation (-0.0 as -0). It replaces half of a surrogate
-pair.
+pair if the other half is missing.
 """
 
 import json

@@ -80,7 +80,7 @@ def fields_of(record: str, separator: str) -> list[str]:
 
 
 def _width(record: str, separator: str) -> int:
-    """Return the number of fields, or `MAX_FIELDS`, without splitting the record, if there may be more."""
+    """Return the number of fields of a record; `MAX_FIELDS`, without splitting it, if there may be more."""
     return MAX_FIELDS if record.count(separator) >= MAX_FIELDS else len(fields_of(record, separator))
 
 

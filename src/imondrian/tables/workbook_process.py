@@ -53,7 +53,10 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent ends or is killed, which is noticed because nobody reads standard output."""
+    """End this process when its parent ends or is killed.
+
+    The pipe of standard output then has no reader, which `poll` reports as an error.
+    """
     ended = select.poll()
     ended.register(sys.stdout, 0)  # errors are always reported
     ended.poll()

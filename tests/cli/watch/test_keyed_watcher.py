@@ -147,7 +147,7 @@ def test_a_stopped_run_goes_on_where_it_stopped(shell):
     second.send_signal(signal.SIGINT)
     more, error = second.communicate()
     assert second.returncode == 0, error
-    assert b"resumed after 500 rows of 3 keys" in error
+    assert b"resumed after 500 rows, with 3 keys" in error
     assert lines_of((output + more).decode()) == lines_of(whole.stdout)
     scored = lines_of(shell.text("scored.ndjson"))
     assert [line["row"] for line in scored] == list(range(1, 901))

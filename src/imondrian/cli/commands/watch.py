@@ -22,10 +22,10 @@ from imondrian.cli.options import (
 from imondrian.cli.signals import ending_signals
 from imondrian.cli.watch.event_commands import EventCommands, parse_command
 from imondrian.cli.watch.keyed_watcher import KeyedWatcher
-from imondrian.cli.watch.resumed_detector import WatchDetector
-from imondrian.cli.watch.resumed_fleet import WatchFleet
 from imondrian.cli.watch.stream_input import WatchInput
 from imondrian.cli.watch.stream_output import WatchOutput
+from imondrian.cli.watch.watch_detector import WatchDetector
+from imondrian.cli.watch.watch_fleet import WatchFleet
 from imondrian.cli.watch.watcher import Watcher
 
 _WRITE_TIMEOUT = 3  # seconds that writing may still take after a signal

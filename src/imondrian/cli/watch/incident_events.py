@@ -7,7 +7,7 @@ from imondrian.alarms.incidents import Incident
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.stream_words import reason_texts
 from imondrian.cli.watch.stream_features import StreamFeatures, has_code
-from imondrian.cli.watch.time_column import MAX_TEXT, TimeValue, is_time
+from imondrian.cli.watch.time_column import MAX_TEXT, TimeValue, is_storable
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.incident_records import CategoryText, unknown_category
 
@@ -196,7 +196,7 @@ def restored_incidents(value: Any, model: str) -> IncidentState:
 
 
 def _is_valid(state: IncidentState) -> bool:
-    are_times = all(type(i) is int and is_time(time) for i, time in state.times.items())
+    are_times = all(type(i) is int and is_storable(time) for i, time in state.times.items())
     are_texts = all(
         type(j) is int and type(code) is float and _is_text(text) for (j, code), text in state.texts.items()
     )
@@ -205,4 +205,4 @@ def _is_valid(state: IncidentState) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and is_time(value)
+    return isinstance(value, str) and is_storable(value)

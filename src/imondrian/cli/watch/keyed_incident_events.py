@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.watch.incident_events import incident_as_json
 from imondrian.cli.watch.key_columns import members_of_key
-from imondrian.cli.watch.time_column import TimeValue, is_time
+from imondrian.cli.watch.time_column import TimeValue, is_storable
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.keys import Key
 from imondrian.fleet.results import KeyEvent
@@ -129,4 +129,4 @@ def _is_key(key: Any) -> bool:
 def _is_row(item: tuple[Any, StreamRow]) -> bool:
     index, row = item
     are_numbers = all(type(number) is int and 0 <= number <= _MAX_NUMBER for number in (index, row.number))
-    return are_numbers and is_time(row.time)
+    return are_numbers and is_storable(row.time)

@@ -12,12 +12,12 @@ from imondrian.cli.options import FeatureOptions, WatchOptions
 from imondrian.cli.watch.event_commands import EventCommands
 from imondrian.cli.watch.key_columns import key_of, key_text
 from imondrian.cli.watch.keyed_incident_events import KeyedRows, KeyIncidents, StreamRow, restored_alarms, stored_alarms
-from imondrian.cli.watch.resumed_fleet import WatchFleet
 from imondrian.cli.watch.row_parser import Row, WatchRows
 from imondrian.cli.watch.run_counts import KeyedCounts
 from imondrian.cli.watch.stream_input import StreamBatch
 from imondrian.cli.watch.stream_output import N_REPORTED, NO_RESULTS, WatchOutput, result_columns, scored_line
 from imondrian.cli.watch.time_column import TimeState, WatchTimes
+from imondrian.cli.watch.watch_fleet import WatchFleet
 from imondrian.fleet.fleet import Fleet
 from imondrian.fleet.keys import Key
 from imondrian.fleet.results import FleetResults

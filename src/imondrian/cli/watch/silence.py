@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from imondrian.base.durations import in_words, seconds_of
 from imondrian.base.errors import InvalidInputError
 from imondrian.cli.watch.incident_events import CLOSED, OPENED, SILENCE
-from imondrian.cli.watch.time_column import TimeValue, is_time
+from imondrian.cli.watch.time_column import TimeValue, is_storable
 
 _MAX_NUMBER = 2**53
 _MAX_TIME = 253_402_300_799.0  # end of the year 9999, in seconds since 1970
@@ -119,6 +119,6 @@ def restored_silence(value: Any, model: str) -> SilenceState:
     state = SilenceState(**value) if is_valid else SilenceState(-1)
     is_count = type(state.n_silences) is int and (0 if state.since is None else 1) <= state.n_silences <= _MAX_NUMBER
     is_start = state.since is None or (type(state.since) is float and 0.0 <= state.since <= _MAX_TIME)
-    if not is_count or not is_start or not is_time(state.last_time):
+    if not is_count or not is_start or not is_storable(state.last_time):
         raise InvalidInputError(f"{model}: the stored silence is invalid: {value!r:.200}.")
     return state

@@ -93,7 +93,7 @@ class WatchTimes:
     def seconds(self, times: list[TimeValue], first: int) -> Array | None:
         """Return times in seconds, NaN where one is unknown; None if times are not used, or there is no time column.
 
-        `first` is the index of the first row in the stream, from 0.
+        `first` is the index in the stream, from 0, of the row with the first of these times.
         """
         if not self.uses_times or self.column is None:
             return None
@@ -129,13 +129,13 @@ class WatchTimes:
 
 
 def as_time(value: Any) -> TimeValue:
-    """Return a value of the time column: text, shortened if it is long, or a number that `is_time` accepts, or None."""
+    """Return a value of the time column: text, shortened if it is long, a storable number, or None."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()[:MAX_TEXT]  # without lone surrogates
-    return value if is_time(value) else None
+    return value if is_storable(value) else None
 
 
-def is_time(value: Any) -> bool:
+def is_storable(value: Any) -> bool:
     """Return True for None, finite floats, integers of up to 63 bits, and short text without lone surrogates."""
     if isinstance(value, str):
         return len(value) <= MAX_TEXT and _is_encodable(value)

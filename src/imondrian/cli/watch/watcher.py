@@ -11,7 +11,6 @@ from imondrian.cli.console import Console
 from imondrian.cli.options import FeatureOptions, IncidentOptions, WatchOptions
 from imondrian.cli.watch.event_commands import EventCommands
 from imondrian.cli.watch.incident_events import ProcessedRows, WatchIncidents, restored_incidents, stored_incidents
-from imondrian.cli.watch.resumed_detector import WatchDetector
 from imondrian.cli.watch.row_explanations import RowExplanations
 from imondrian.cli.watch.row_parser import Row, WatchRows
 from imondrian.cli.watch.run_counts import WatchCounts
@@ -20,6 +19,7 @@ from imondrian.cli.watch.stream_features import StreamFeatures
 from imondrian.cli.watch.stream_input import StreamBatch
 from imondrian.cli.watch.stream_output import N_REPORTED, NO_RESULTS, WatchOutput, result_columns, scored_line
 from imondrian.cli.watch.time_column import WatchTimes, restored_times, stored_times
+from imondrian.cli.watch.watch_detector import WatchDetector
 from imondrian.stream.detector import StreamDetector
 
 _INCIDENTS, _SILENCE, _TIMES = "incidents", "silence", "times"  # keys among the extra values of the model file

@@ -10,11 +10,12 @@ from imondrian.experiments.baselines.principal_direction import DirectionDetecto
 class OversamplingPCA(DirectionDetector):
     """Scores a row by how far its copies turn the first principal direction, computed by the power method.
 
-    [Yeh2009]. n rows (those of A) with mean m and second moments Q = A^T A / n, and r n copies of a target x, have the
-    mean m' = (m + r x) / (1 + r) and the covariance (Q + r x x^T) / (1 + r) - m' m'^T; the score is 1 - |cosine| of the
-    angle between its first eigenvector and that of Q - m m^T. Rows are not actually copied. Unlike [Yeh2009], the power
-    method starts slightly off the old direction and runs until no component of the direction changes by more than 1e-12
-    (at most 1000 steps); the authors' program stops when the eigenvalue converges (at most 500 steps).
+    The method is that of [Yeh2009]. Let A be the matrix of the n rows, m their mean and Q = A^T A / n their second
+    moments. Together with r n copies of a target x, the rows have the mean m' = (m + r x) / (1 + r) and the covariance
+    (Q + r x x^T) / (1 + r) - m' m'^T; the score is 1 - |cosine| of the angle between its first eigenvector and that of
+    Q - m m^T. Rows are not actually copied. Unlike [Yeh2009], the power method starts slightly off the old direction
+    and runs until no component of the direction changes by more than 1e-12 (at most 1000 steps); the authors' program
+    stops when the eigenvalue converges (at most 500 steps).
 
     A learned row is compared with all other rows, both after `fit` and after `extend`: it is removed, then
     over-sampled, so that its score is the one it would have as a new row. The sources differ here. [Ma2020] says that

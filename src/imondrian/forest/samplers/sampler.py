@@ -180,7 +180,10 @@ class Sampler(Protocol):
         """
 
     def joined(self, trees: Trees, arrays: dict[str, Array], scale: Scale) -> Self:
-        """Update the scale and `trees`, which include those of the other forest (`arrays`); return the sampler."""
+        """Update the scale and `trees`, which already include the trees of another forest; return their sampler.
+
+        `arrays` are the arrays of the other forest besides its trees.
+        """
 
     def state(self) -> dict[str, Array]:
         """Return the arrays to be saved in addition to the trees, by name."""

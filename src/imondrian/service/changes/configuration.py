@@ -58,7 +58,7 @@ MAX_TEXT_LENGTH = 100  # characters of a setting
 _MAX_MARKED_VALUES = 2**26  # values in a window whose gaps are marked: a model file has a bit for each, in its header
 
 
-class DetectorSize(NamedTuple):
+class MemorySettings(NamedTuple):
     """The settings that determine how much memory a detector needs."""
 
     n_features: int
@@ -71,8 +71,8 @@ class DetectorSize(NamedTuple):
     preset: str = PRESET
 
     @classmethod
-    def of(cls, n_features: int, settings: dict[str, Any]) -> "DetectorSize":
-        """Return the size of a detector from its settings; `categorical` must be a list."""
+    def of(cls, n_features: int, settings: dict[str, Any]) -> "MemorySettings":
+        """Return those of a detector from all of its settings; `categorical` must be a list."""
         names = ("window", "max_samples", "n_trees", "shingle", "missing", "preset")
         sizes = {name: settings[name] for name in names}
         return cls(n_features, **sizes, n_categorical=len(settings["categorical"]))
@@ -151,7 +151,7 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
 
 
 def is_keyed(configuration: dict[str, Any]) -> bool:
-    """Return True if the configuration has a key: the detector then has one detector per value of the key."""
+    """Return True if the configuration has a key: the detector is then a fleet with one detector per value of it."""
     return configuration.get("key") is not None
 
 
@@ -180,12 +180,12 @@ def check_names_and_lengths(settings: dict[str, Any], limits: Limits) -> None:
             raise InvalidInputError(f"{name} must not have more than {MAX_TEXT_LENGTH} characters.")
 
 
-def size_of(configuration: dict[str, Any]) -> DetectorSize:
+def size_of(configuration: dict[str, Any]) -> MemorySettings:
     """Return the settings that determine how much memory the detector needs."""
-    return DetectorSize.of(len(configuration["features"]), configuration)
+    return MemorySettings.of(len(configuration["features"]), configuration)
 
 
-def checked_size(size: DetectorSize, limits: Limits) -> int:
+def checked_size(size: MemorySettings, limits: Limits) -> int:
     """Return how many bytes a detector of this size needs, or raise InvalidInputError, before any are allocated."""
     as_count(size.n_features, "the number of features", 1, limits.features)
     as_count(size.window, "window", 1, limits.window)
@@ -211,12 +211,12 @@ def checked_size(size: DetectorSize, limits: Limits) -> int:
     return n_bytes
 
 
-def memory_bytes_of(size: DetectorSize) -> int:
+def memory_bytes_of(size: MemorySettings) -> int:
     """Return `StreamDetector.n_bytes` of a detector of this size, without creating it."""
     return copy_bytes_of(size) - _saved_by_sharing(size)
 
 
-def _saved_by_sharing(size: DetectorSize) -> int:
+def _saved_by_sharing(size: MemorySettings) -> int:
     """Return how many bytes trees save by sharing their points; in a copy for reads, each tree has its own points."""
     sampler = new_sampler(size.max_samples, size.window)
     n_rows = 0 if size.n_categories else sampler.n_shared_rows(size.n_trees, size.n_values)
@@ -225,7 +225,7 @@ def _saved_by_sharing(size: DetectorSize) -> int:
 
 
 @lru_cache
-def copy_bytes_of(size: DetectorSize) -> int:
+def copy_bytes_of(size: MemorySettings) -> int:
     """Return how many bytes a copy for reads (`ReadCopy`) of a detector of this size needs."""
     n_coordinates = size.n_values + size.n_categories
     n_slots = new_sampler(size.max_samples, size.window).limit

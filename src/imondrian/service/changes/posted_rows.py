@@ -35,7 +35,7 @@ class RowFormat(NamedTuple):
     categorical: frozenset[int] = frozenset()
     allows_gaps: bool = False  # numbers may be null, and features may be absent from records
     max_category_length: int = Limits().category_length
-    max_labelled_rows: int = Retention().history  # the labels of so many latest rows are kept; older ones are not shown
+    max_labelled_rows: int = Retention().history  # number of latest rows whose labels are kept
     time: str = TIME  # name of the time in a record, unless a feature has this name
     uses_times: bool = False  # whether the detector uses the times (preset "series"); otherwise they are only shown
 
@@ -77,7 +77,8 @@ class _BlockLabels(NamedTuple):
 class RowReader:
     """Converts decoded JSON rows, block by block; errors name the point, the feature and the value.
 
-    Only the labels of the latest rows are kept, so memory is bounded whatever the rows contain.
+    A value takes 8 bytes. Only the labels of the latest rows are kept, so their memory is bounded, whatever the rows
+    contain.
 
     Parameters
     ----------

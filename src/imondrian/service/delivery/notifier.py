@@ -223,8 +223,8 @@ class Channel:
     def _is_too_old(self, event: StoredEvent, backoff: _Backoff) -> bool:
         """Return True if an event is too old to be tried again.
 
-        By the monotonic clock, attempts must also have failed for that time: the system clock may have been set
-        forward.
+        It must have happened more than `notification_seconds` ago by the system clock. As that clock may have been set
+        forward, attempts must also have failed for longer than that by the monotonic clock.
         """
         limit = self._retention.notification_seconds
         return time.time() - event.time > limit and time.monotonic() - backoff.since > limit

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from imondrian.base.defaults import SERIES
 from imondrian.model_files import EXTRA, to_bytes
 from imondrian.models.storage import read_header
-from imondrian.service.changes.configuration import DetectorSize, copy_bytes_of, new_detector
+from imondrian.service.changes.configuration import MemorySettings, copy_bytes_of, new_detector
 from imondrian.service.changes.expected_rows import spread_as_json, spread_from_json
 from imondrian.service.changes.journal import (
     MODELS,
@@ -141,7 +141,7 @@ def summary_of(detector: StreamDetector) -> Summary:
         threshold=detector.threshold_score,
         n_bytes=detector.n_bytes,
         time_counts=detector.time_counts if detector.preset == SERIES else None,
-        copy_bytes=copy_bytes_of(DetectorSize.of(parameters["n_features"], parameters)),
+        copy_bytes=copy_bytes_of(MemorySettings.of(parameters["n_features"], parameters)),
     )
 
 

@@ -12,7 +12,7 @@ from imondrian.models.storage import damaged_file_errors, read_header
 from imondrian.service.capacity import RequestMemory
 from imondrian.service.changes.configuration import (
     DEFAULTS,
-    DetectorSize,
+    MemorySettings,
     checked_configuration,
     checked_size,
     parameters_of,
@@ -102,7 +102,7 @@ def _configuration_of(detector: StreamDetector, settings: dict[str, Any], limits
     return configuration
 
 
-def size_in_model(content: bytes) -> DetectorSize:
+def size_in_model(content: bytes) -> MemorySettings:
     """Return the size of the detector in a model file, from its header; raise if its forest does not match."""
     header = read_header(io.BytesIO(content), "The model")
     with damaged_file_errors("The model"):
@@ -115,7 +115,7 @@ def size_in_model(content: bytes) -> DetectorSize:
                 raise TypeError(f"{name} must be text, but is {parameters[name]!r:.100}.")
         as_count(parameters["shingle"], "shingle", 1, MAX_POINTS)
         as_count(len(parameters["categorical"]), "the number of categorical features", 0, n_features)
-        size = DetectorSize.of(n_features, parameters)
+        size = MemorySettings.of(n_features, parameters)
         of_forest = {**header["parameters"], "n_features": header["n_features"]}
         of_detector = {
             "n_trees": size.n_trees,

@@ -183,7 +183,7 @@ class WatchFleet:
             fleet.close()
             raise
         self._batch = self._batch._replace(n_rows_before=fleet.n_rows)
-        console.note(f"{path}: resumed after {self._n_before:,} rows of {len(fleet):,} keys.")
+        console.note(f"{path}: resumed after {self._n_before:,} rows, with {len(fleet):,} keys.")
         for change in self.settings.apply(fleet):
             console.note(f"{path}: {change}.")
         return fleet
