@@ -505,7 +505,7 @@ def test_all_forms_of_a_time_give_the_same_seconds(moment, offset):
 
 
 @pytest.mark.parametrize(
-    "time", ["yesterday", "", object(), True, 1e13, math.inf, b"2024-01-01", [1], 1j, np.timedelta64(5, "m")]
+    "time", ["yesterday", "", object(), True, math.inf, b"2024-01-01", [1], 1j, np.timedelta64(5, "m")]
 )
 def test_what_is_not_a_time_is_named(time):
     with pytest.raises(InvalidInputError, match="A time must be"):
@@ -514,6 +514,14 @@ def test_what_is_not_a_time_is_named(time):
     with pytest.raises(InvalidInputError):
         detector.process([1.0], time)
     assert detector.n_seen == 0
+
+
+@pytest.mark.parametrize("convert", [as_seconds, lambda time: as_times([time], 1)])
+def test_a_time_too_far_from_1970_is_named(convert):
+    with pytest.raises(
+        InvalidInputError, match=r"17145723000000\.0 is too far from 1970\. A number must be in seconds"
+    ):
+        convert(17145723000000.0)  # in units of 0.1 milliseconds
 
 
 @pytest.mark.parametrize("times", [[0.0], [0.0, 1.0, 2.0], 5.0, "ab", np.zeros((2, 1)), [[1], [1, 2]]])

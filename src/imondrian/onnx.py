@@ -350,8 +350,9 @@ def _step(operator: str, inputs: list[str], output: str, domain: str = "", **val
 def _depth_limit(threshold: float) -> float:
     """Return the mean depth below which a row is an anomaly: the smallest one whose score is not above the threshold.
 
-    The threshold is often the score of a row, and other rows differ from it by rounding errors only. So the labels are
-    those of the library only if the limit is exact. A limit computed with the logarithm would not be.
+    The threshold is often the score of a row, and the scores of a few other rows may differ from it by rounding errors
+    only. So the labels are those of the library only if the limit is exact. A limit computed with the logarithm would
+    not be.
     """
     if threshold < _LOWEST_SCORE:
         return np.inf

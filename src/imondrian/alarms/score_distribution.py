@@ -12,7 +12,7 @@ from imondrian.engine.surprise import SURPRISING, new_clock, tail_threshold, wri
 _UNIT = 2.0**-24  # scores are rounded up to multiples of it, so that their sums are exact
 _SUSPECT_SHARE = 0.1  # share of the scores that may be anomalies
 _MIN_COUNT, _MAX_COUNT = 2.0**-62, 2.0**62  # of a bin in a file; fractional for a stream, whose older scores weigh less
-_TOLERANCE = 1e-9  # of the mean score of a bin; sums of many scores are rounded
+_TOLERANCE = 1e-9  # of the mean score of a bin; the sums of a stream are rounded
 _MIN_SCORES = 500  # with fewer scores, ordinary ones would often be taken for anomalies
 
 

@@ -80,7 +80,7 @@ class Rule(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """Of a rule "surprise": the probability that an ordinary row has at least this surprise. Others have none."""
+        """Of a rule by surprise: the probability that an ordinary row has at least this surprise."""
         return 10.0**-self.value
 
 

@@ -238,7 +238,7 @@ def _defaults_of(field: str, presets: Any) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """Return a default as the user would write it; None, the default of --samples for all rows, is written as 0."""
+    """Return a default as the user would write it; None (in --samples: all rows) is written as 0."""
     return "0" if value is None else str(value)
 
 

@@ -32,8 +32,8 @@ def ending_signals() -> list[signal.Signals]:
 def raise_if_interrupted() -> None:
     """Raise `Interrupted` if a signal has arrived.
 
-    Python drops exceptions in callbacks of weak references and in `__del__`. A signal that arrives there, mostly while
-    modules are imported, does not end the program.
+    Python drops exceptions in callbacks of weak references and in `__del__`, so a signal that arrives there, mostly
+    while modules are imported, does not end the program at once.
     """
     if _arrivals:
         raise Interrupted(_arrivals[0][1])

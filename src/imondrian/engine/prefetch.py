@@ -1,7 +1,8 @@
 """Walk many trees level by level, so that cache misses overlap.
 
 A single walk waits at every node for memory and for the comparison. If many walks advance in lockstep, all nodes of a
-level are loaded at the same time. Tree numbers are unsigned here: signed indices would be checked at each step.
+level are loaded at the same time. Tree numbers are unsigned here: a signed index would be compared with 0 at each step,
+because negative ones count from the end.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ _LEAF = np.uint32(1)
 def find_leaves(trees: Trees, rows: Array, leaves: Array, depths: Array) -> int:
     """Write, for every tree that holds points, the leaf of a row and its depth; return the greatest depth.
 
-    The row is rows[t] in tree t, or the same in all trees if there is only one (`places.placed_in_all_trees`).
+    The row is rows[t] in tree t or, if `rows` has only one row, rows[0] in all trees (`places.placed_in_all_trees`).
     """
     active, step = np.empty(trees.heads.size, np.uint64), np.uint64(rows.shape[0] > 1)
     n_active = _ZERO

@@ -196,8 +196,8 @@ def as_normal(deviations: Array, n_points: Array, window: int) -> Array:
     Parameters
     ----------
     deviations : array of shape (n_rows, n_features)
-        Distances from the mean in standard deviations; both are updated only at certain rows, the steps of the key's
-        window (see `step_length`), and these are from the last step.
+        Distances from the mean in standard deviations. The mean and the standard deviation are those of the last step
+        of the key's window: they are updated only at steps (see `step_length`).
     n_points : array of shape (n_rows,)
         Number of points of the key before each row.
     window : int

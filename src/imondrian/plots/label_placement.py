@@ -31,7 +31,8 @@ ABOVE_LEFT = LabelPosition(-GAP, GAP, "right", "bottom")
 def to_points(axes: Axes, coordinates: Array) -> Array:
     """Convert an n x 2 array of data coordinates to points from the lower left corner of the axes.
 
-    Before a figure is laid out, its axes have about their smallest size, so the layout can only move points apart.
+    Before a figure is laid out, its axes have about their smallest size, so the layout can only move positions further
+    apart.
     """
     corner = axes.transAxes.transform((0.0, 0.0))
     return (axes.transData.transform(coordinates) - corner) * (72.0 / axes.figure.figure.dpi)

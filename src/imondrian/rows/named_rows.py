@@ -85,7 +85,7 @@ class RowConverter:
     names : list, optional
         The names of the features.
     categorical : sequence of int or str, optional
-        The categorical features. If they are names, they come first in the order of the features.
+        The categorical features. If they are names, these features become the first ones, in the order given.
     allows_gaps : bool, default=False
         Whether numbers may be missing.
 

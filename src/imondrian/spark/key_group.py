@@ -73,7 +73,7 @@ def fits_fleet(detector: StreamDetector) -> bool:
 
 
 def detector_settings(detector: StreamDetector) -> str:
-    """Return the settings of a detector that fits a fleet as JSON: those of the fleet, and the rule `missing`."""
+    """Return as JSON the settings of a detector that fits a fleet: those of the fleet, and the rule `missing`."""
     fleet = {name: detector.parameters[name] for name in _FLEET_SETTINGS}
     rules = detector.rules.as_json_value()
     return json.dumps({"fleet": fleet | {"rules": rules}, "missing": detector.parameters["missing"]})

@@ -40,7 +40,9 @@ def as_seconds(time: Any) -> float:
         seconds = _seconds(time)
     except (ValueError, OverflowError):
         seconds = math.inf
-    if abs(seconds) > MAX_SECONDS:
+    if MAX_SECONDS < abs(seconds) < math.inf:
+        raise InvalidInputError(f"The time {time!r:.200} is too far from 1970. A number must be in seconds.")
+    if math.isinf(seconds):
         raise InvalidInputError(
             "A time must be a number of seconds since 1970, a datetime, or ISO text such as '2024-05-01 14:05', but is"
             f" {time!r:.200}."

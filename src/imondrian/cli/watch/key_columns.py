@@ -32,7 +32,7 @@ def members_of_key(key: Key, columns: list[str]) -> dict[str, Any]:
 
 
 def key_text(key: Key, columns: list[str]) -> str:
-    """Return a key for a person, such as "host 'web-1'"."""
+    """Return a key as text for people to read, such as "host 'web-1'"."""
     return ", ".join(f"{name} {shown(value)}" for name, value in members_of_key(key, columns).items())
 
 

@@ -53,7 +53,8 @@ class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
     Strata are blocks of `selection.stratum` consecutive points. A tree holds at most one point of each stratum, so that
-    it needs only a few more slots than the mean number of points that it holds. If `stratum` is 1, points are selected
+    the number of its slots is limited: to hardly more than the mean number of points that it holds if the window is a
+    multiple of that number, otherwise to at most half as many again. If `stratum` is 1, points are selected
     independently, and there are enough slots that, at any given time, the probability of needing more is below exp(-60)
     (a point without a free slot is not inserted). So memory is fixed. Trees read from a file get these slots only when
     points arrive. Feature weights, and the typical log sizes to which the score "size" is relative, are updated after
@@ -121,7 +122,7 @@ class Window:
         return bool(share_points(trees, sharing, self.ring, self.number, self.selection))
 
     def copies_rows(self, n_rows: int) -> bool:
-        """Return False: all trees use the same rows, so nobody else may change them."""
+        """Return False: `build` does not check what it writes to the ring, so nobody else may change the rows."""
         return False
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:

@@ -64,14 +64,14 @@ class Listeners:
     async def stream(self, after: int | None, ending: asyncio.Event, *, follow: bool) -> AsyncIterator[bytes]:
         """Yield events after an id, by default new ones, as text; if `follow`, wait for more until `ending` is set."""
         newest = self._feed.last_id
-        last = newest if after is None else min(after, newest)  # an id from another folder may be larger
+        last = newest if after is None else min(after, newest)  # larger ids are those of another data folder
         yield _beginning(last)
         while not (follow and ending.is_set()):
             news, newest = self._news, self._feed.last_id  # before reading, so that nothing is missed
             events = self._feed.after(last)
             if events is None:  # no longer in memory
                 events = await self._futures.wrap(self._feed.stored_after(last, _EVENTS_PER_READ))
-                last = last if events else max(last, newest)  # the others were deleted with their detector
+                last = last if events else max(last, newest)  # none: they were deleted with their detectors
             elif not events:
                 if not follow:
                     return

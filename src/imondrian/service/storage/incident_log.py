@@ -413,7 +413,10 @@ class _AppliedRows:
         return self._alarming
 
     def _own_time(self, position: int, i: int, n_rows: int) -> str | None:
-        """Return the time of row i of a block: as posted, or for the first rows of a long block from its seconds."""
+        """Return the time of row i of a block: as posted, or from its seconds.
+
+        Only the latest rows of a long block have their time as posted.
+        """
         labels, times = self._content_of(position)
         posted = labels.time_of(i, n_rows)
         return time_text(times[i].item()) if posted is None and times.size and not np.isnan(times[i]) else posted

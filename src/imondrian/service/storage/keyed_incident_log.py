@@ -261,7 +261,7 @@ class KeyedIncidentLog:
         self.n_lost = max(int(state.get("n_open", 0)) - len(self._open), 0)
 
     def _current(self, number: int, contents: Iterable[StoredContent]) -> dict[str, bytes]:
-        """Return the values of keys after the journal entry `number`; the next snapshot deletes all others."""
+        """Return the values that keys had after the journal entry `number`; the next snapshot deletes all others."""
         latest: dict[str, StoredContent] = {}
         for each in contents:
             known = latest.get(each.key)
@@ -293,14 +293,14 @@ class KeyIncidentTable:
                 yield StoredContent(key, number, content if is_valid else None)
 
     def add(self, detector: int, number: int, contents: Iterable[tuple[str, bytes]]) -> None:
-        """Store the contents of keys after the journal entry `number`, beside those of the last snapshot."""
+        """Store the contents of keys as of the journal entry `number`, beside those of the last snapshot."""
         rows = [
             (detector, key, number, content, digest_of(detector, key, number, content)) for key, content in contents
         ]
         self._database.executemany("INSERT OR REPLACE INTO key_incidents VALUES (?, ?, ?, ?, ?)", rows)
 
     def remove_others(self, detector: int, number: int, keys: Iterable[str]) -> None:
-        """Delete the contents of keys, except those after the journal entry `number` that are not empty."""
+        """Delete the contents of keys, except those stored with exactly this `number` that are not empty."""
         sql = "DELETE FROM key_incidents WHERE detector = ? AND key = ? AND (number != ? OR content = x'')"
         self._database.executemany(sql, [(detector, key, number) for key in keys])
 
