@@ -248,7 +248,7 @@ def _float32_cuts(tree: Tree, values: list[Array]) -> tuple[Tree, _Merged]:
 
 
 def _rounded_up(cuts: Array) -> Array:
-    """Return the smallest float32 number not below each cut; every float32 number is on the same side of both cuts."""
+    """Return the smallest float32 number not below each cut; no float32 number changes sides."""
     nearest = cuts.astype(np.float32)
     return np.where(nearest < cuts, np.nextafter(nearest, np.float32(np.inf)), nearest)
 

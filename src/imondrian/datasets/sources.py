@@ -8,8 +8,5 @@ Source = Path | IO[bytes]
 
 
 def open_source(source: Source) -> AbstractContextManager[IO[bytes]]:
-    """Open a source; a local file is closed on exit.
-
-    NumPy gets the open file, not its path: it would leave some damaged files open that it opened itself.
-    """
+    """Open a source; a local file is closed on exit, even if it is damaged and cannot be read."""
     return source.open("rb") if isinstance(source, Path) else nullcontext(source)

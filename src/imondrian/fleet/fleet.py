@@ -587,8 +587,8 @@ class Fleet:
     def confirm_key_changes(self) -> None:
         """Confirm that the keys that `key_changes` has returned are saved, so that it does not return them again.
 
-        If `key_changes` was never called, this confirms all keys: call it after you have restored a fleet with
-        `unpack_key`: its keys are already saved.
+        If `key_changes` was never called, this confirms all keys. Call this method after you have restored a
+        fleet with `unpack_key`, because the keys of that fleet are already saved.
         """
         self._check_is_open()
         self._state.table.confirm_changes()

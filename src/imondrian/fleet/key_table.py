@@ -154,9 +154,9 @@ class KeyTable:
         return KeyChanges(changed, [key for key, is_removed in log.items() if is_removed])
 
     def confirm_changes(self) -> None:
-        """Confirm the keys that the last call of `changes` returned: they are next returned after another change.
+        """Confirm the keys that the last call of `changes` returned: it does not return them until they change again.
 
-        Before the first call of `changes`, all present keys are confirmed.
+        If `changes` was never called, this confirms all keys that are present.
         """
         if self._change_log.is_active:
             self._change_log.confirm()

@@ -17,8 +17,8 @@ from imondrian.plots import write_figure
 _HIGHEST = Template("""\
 <section>
 <h2>Rows with the highest scores</h2>
-<p>Each bar shows a feature's share of the row's score. Its colour shows whether the value is a number that is
-higher or lower than expected, a number in the expected range or a missing value (grey), or a category.
+<p>Each bar shows a feature's share of the row's score. Its colour shows whether a number is higher or lower than
+expected, or that the value is a category. Grey: the number is in the expected range, or it is missing.
 A surprise of 3 means that about one in 1,000 ordinary rows has a score as high. Rows are counted from 1.</p>
 <div class="scroll"><table>
 <thead><tr><th class="number">Row</th>$heads<th class="number">Score</th><th class="number">Surprise</th>

@@ -128,7 +128,7 @@ class Watcher:
             self._console.note(f"row {drift.index + 1}: drift detected, since about row {drift.since + 1}")
 
     def _process_unusable(self, rows: list[Row]) -> None:
-        """Count rows that cannot be used, and write them; if the output shows no rows, report the first."""
+        """Count rows that cannot be used, and write them; if the output shows no rows, report a few."""
         first = self._watch_detector.n_seen
         results = self._watch_detector.skip(len(rows))
         self._incidents.skip(self._watch_detector.detector, first, [self._rows.time_of(row) for row in rows])

@@ -108,7 +108,7 @@ class CategoryCounts:
     def uncounted_row(self, X: Array) -> int | None:
         """Return the index of a row with a category that occurs more often in X than it was counted, or None.
 
-        Then the rows of X cannot all be among the points counted. X has coded rows.
+        If there is such a row, the rows of X cannot all be among the points counted. X has coded rows.
         """
         first = X.shape[1] - self.n_categorical
         for k in range(0 if self.has_dropped else self.n_categorical):
@@ -161,7 +161,8 @@ class CategoryCounts:
     def widened(self, codes: list[float], n_points: int) -> Self:
         """Return counts with more categorical features, in which all n_points points have the given codes."""
         wider = type(self)(self.n_categorical + len(codes), self._sample_size, self._max_entries)
-        n_points = self.n_points if self.n_categorical else n_points  # of joined forests: the sum
+        # after a join, only `self.n_points` includes the points of both forests
+        n_points = self.n_points if self.n_categorical else n_points
         entries = [self.entries(k) for k in range(self.n_categorical)]
         n_each = min(n_points, 1)  # no category has a count of 0
         entries += [(np.full(n_each, code), np.full(n_each, n_points)) for code in codes]

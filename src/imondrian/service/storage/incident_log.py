@@ -47,7 +47,10 @@ class Announcement(NamedTuple):
 
 
 class PendingEvent(NamedTuple):
-    """The opening or closing of an incident, not stored yet, and not JSON yet, which needs several times the memory."""
+    """The opening or closing of an incident that is not stored yet.
+
+    It is converted to JSON only when it is stored, because JSON needs several times the memory.
+    """
 
     entry: int  # number of the journal entry
     position: int  # among the events of the entry
@@ -76,7 +79,7 @@ class PendingEvents(NamedTuple):
         return PendingEvents(self.n_skipped + later.n_skipped + n_extra, latest[n_extra:])
 
     def after(self, n: int) -> "PendingEvents":
-        """Return the events that remain when the skipped ones are counted and the first n others are stored."""
+        """Return what remains after the skipped events are counted and the first n of the latest are stored."""
         return PendingEvents(0, self.latest[n:])
 
 
