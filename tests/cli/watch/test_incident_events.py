@@ -14,7 +14,7 @@ from imondrian import InvalidInputError
 from imondrian.cli.detector_settings import AlarmSettings
 from imondrian.cli.options import AlarmOptions
 from imondrian.cli.watch.incident_events import IncidentState, restored_incidents, stored_incidents
-from imondrian.cli.watch.time_column import as_time, is_time
+from imondrian.cli.watch.time_column import as_time, is_storable
 from tests.cli.conftest import TIMEOUT, Shell
 
 FOREST = ("--window", "256", "--trees", "30", "--samples", "64", "--time", "at")
@@ -351,5 +351,5 @@ def test_times_and_texts_survive_a_model_file(times, texts, earlier):
 @given(value=JSON_VALUES | st.text(min_size=150, max_size=400))
 def test_every_value_of_the_time_column_can_be_written(value):
     time = as_time(value)
-    assert is_time(time)
+    assert is_storable(time)
     assert json.loads(json.dumps(time, allow_nan=False)) == time

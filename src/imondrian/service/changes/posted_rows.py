@@ -97,11 +97,10 @@ class RowReader:
         self._values, self._has_gaps = bytearray(), False
         self._seconds, self._has_seconds = bytearray(), False  # times of all rows
         self._block_seconds: dict[int, float] = {}  # by number of the row
-        self._read_time = self._recorded_time if row_format.uses_times else self._shown_time
         self._block = _BlockLabels(0, {}, {})
         self._earlier: deque[_BlockLabels] = deque()
         self._codes: dict[tuple[type, Any], float] = {}  # of the categories of a block
-        self._read_row = self._checked_list
+        self._are_records = False
 
     def add(self, rows: list[Any]) -> None:
         """Add the next rows, which must be all lists or all records by feature name."""
@@ -109,8 +108,9 @@ class RowReader:
         if self._block.categories or self._block.times:
             self._begin_block(first)
         if first == 0 and isinstance(rows[0], dict):
-            self._known, self._read_row = set(self._format.features), self._values_of_record
-        lists = [self._read_row(i, row) for i, row in enumerate(rows, first)]
+            self._known, self._are_records = set(self._format.features), True
+        read_row = self._values_of_record if self._are_records else self._checked_list
+        lists = [read_row(i, row) for i, row in enumerate(rows, first)]
         if self._format.categorical or not all(_NUMBERS.issuperset(map(type, row)) for row in lists):
             lists = [self._numbers(i, row) for i, row in enumerate(lists, first)]
         self._values += self._as_bytes(first, lists)
@@ -184,7 +184,8 @@ class RowReader:
         if key not in row or key in self._known:
             return row
         if row[key] is not None:
-            self._block.times[i] = self._read_time(i, row[key])
+            read_time = self._recorded_time if self._format.uses_times else self._shown_time
+            self._block.times[i] = read_time(i, row[key])
         return {name: value for name, value in row.items() if name != key}
 
     def _check_names(self, i: int, row: dict[str, Any]) -> None:
