@@ -74,18 +74,18 @@ _STATUS = {
 _RETRYABLE = {429, 503}
 
 
-async def error_response(_request: Request, error: Exception) -> Response:
+async def _error_response(_request: Request, error: Exception) -> Response:
     """Return the response to an ImondrianError."""
     code = next((code for error_type, code in _STATUS.items() if isinstance(error, error_type)), 400)
     return JSONResponse({"detail": str(error)}, code, {"Retry-After": "1"} if code in _RETRYABLE else {})
 
 
-async def out_of_memory_response(_request: Request, _error: Exception) -> Response:
+async def _out_of_memory_response(_request: Request, _error: Exception) -> Response:
     """Return the response to a MemoryError."""
     return JSONResponse({"detail": "There is currently not enough memory for the request."}, 503, {"Retry-After": "1"})
 
 
-async def validation_error_response(_request: Request, error: Exception) -> Response:
+async def _validation_error_response(_request: Request, error: Exception) -> Response:
     """Return the first problem that pydantic found, in one line."""
     first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": "invalid"}
     return JSONResponse({"detail": validation_message(first)}, 422)
@@ -96,7 +96,7 @@ def validation_message(error: Mapping[str, Any]) -> str:
     return ": ".join([*map(str, error["loc"]), error["msg"]])
 
 
-async def http_error_response(request: Request, error: Exception) -> Response:
+async def _http_error_response(request: Request, error: Exception) -> Response:
     """Return the response to errors of FastAPI itself, such as unknown paths and unsupported methods."""
     code = error.status_code if isinstance(error, HTTPException) else 500
     detail = error.detail if isinstance(error, HTTPException) else ""
@@ -111,22 +111,38 @@ def _methods_of(request: Request) -> list[str]:
     return ["GET"]  # the page and its files, which the OpenAPI description does not contain
 
 
-async def disconnected_response(_request: Request, _error: Exception) -> Response:
+async def _disconnected_response(_request: Request, _error: Exception) -> Response:
     """Return a response for a client that disconnected before its body was complete; nothing was done."""
     return Response(status_code=400)
 
 
-async def internal_error_response(_request: Request, error: Exception) -> Response:
+async def _internal_error_response(_request: Request, error: Exception) -> Response:
     """Log an unexpected error, and return a response without its details."""
     _LOG.error("A request failed.", exc_info=error)
     return JSONResponse({"detail": "Internal error; see the log of the service."}, 500)
 
 
-EXCEPTION_HANDLERS = {
-    ImondrianError: error_response,
-    HTTPException: http_error_response,
-    RequestValidationError: validation_error_response,
-    ClientDisconnect: disconnected_response,
-    MemoryError: out_of_memory_response,
-    Exception: internal_error_response,
+async def response_to(request: Request, error: Exception) -> Response:
+    """Return the response to an error of any type, and free the frames that raised it.
+
+    They hold the body of the request and its rows, and usually a future that holds the error, so that otherwise only a
+    garbage collection would free them.
+    """
+    respond = next(respond for error_type, respond in _RESPONSES.items() if isinstance(error, error_type))
+    response = await respond(request, error)
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__context__
+    return response
+
+
+_RESPONSES = {
+    ImondrianError: _error_response,
+    HTTPException: _http_error_response,
+    RequestValidationError: _validation_error_response,
+    ClientDisconnect: _disconnected_response,
+    MemoryError: _out_of_memory_response,
+    Exception: _internal_error_response,
 }
+EXCEPTION_HANDLERS = dict.fromkeys(_RESPONSES, response_to)

@@ -7,21 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import imondrian
-from imondrian.base.errors import ImondrianError
 from imondrian.service.capacity import ConcurrencyLimit, ConcurrencyLimitPerObject, MemoryBudget
 from imondrian.service.changes.configuration import NAME
 from imondrian.service.detectors.registry import Registry
-from imondrian.service.errors import (
-    EXCEPTION_HANDLERS,
-    disconnected_response,
-    error_response,
-    internal_error_response,
-    out_of_memory_response,
-)
+from imondrian.service.errors import EXCEPTION_HANDLERS, response_to
 from imondrian.service.http.futures import FutureBridge
 from imondrian.service.http.guard import Guard
 from imondrian.service.http.listeners import Listeners
@@ -112,12 +104,6 @@ class _FastPath:
         request = Request(scope, receive)
         try:
             response = await points.learn(request, match[1])
-        except ImondrianError as error:
-            response = await error_response(request, error)
-        except ClientDisconnect as error:
-            response = await disconnected_response(request, error)
-        except MemoryError as error:
-            response = await out_of_memory_response(request, error)
         except Exception as error:  # noqa: BLE001 (catches everything, like the API's handler for Exception)
-            response = await internal_error_response(request, error)
+            response = await response_to(request, error)
         await response(scope, receive, send)
