@@ -4,6 +4,7 @@ import gc
 import json
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from imondrian.base.errors import DamagedFileError, InvalidInputError
 from imondrian.base.json_limits import MAX_JSON_VALUES, check_json_limits
 from imondrian.service.changes.journal import POINTS, Entry, EntryApplier
+from imondrian.service.changes.posted_rows import RowFormat, RowReader
 from imondrian.service.detectors import recovery
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.http.asgi import create_app
@@ -127,3 +129,29 @@ def test_a_database_without_its_last_pages_is_rescued(tmp_path, n_lost):
     assert any("was damaged" in line for line in registry.damage_reports)
     assert len(registry.all()) + registry.n_set_aside == 3
     registry.close()
+
+
+@pytest.mark.parametrize("path", ["points", "scores"])
+@pytest.mark.parametrize("last", [[0.5, 0.5], ["not a number", 0.5]])
+@pytest.mark.parametrize("form", [list, lambda row: dict(zip("xy", row, strict=True))])
+def test_the_rows_of_a_request_are_freed_without_a_garbage_collection(
+    shared_registry, shared_server, monkeypatch, path, last, form
+):
+    readers = []
+
+    def new_reader(row_format):
+        reader = RowReader(row_format)
+        readers.append(weakref.ref(reader))
+        return reader
+
+    monkeypatch.setattr(RowFormat, "new_reader", new_reader)
+    shared_registry.create("a", {"features": ["x", "y"], "window": 8})
+    rows = [form([0.1234567890123, 0.1234567890123])] * 5_000  # long enough to be read in another thread
+    gc.disable()
+    try:
+        body = json.dumps({"points": [*rows, form(last)]}).encode()
+        status, _, _ = shared_server.request("POST", f"/detectors/a/{path}", body)
+        wait_until(lambda: readers[0]() is None)  # the response arrives before the last frames of the request end
+        assert status == (422 if isinstance(last[0], str) else 200)
+    finally:
+        gc.enable()
