@@ -1,5 +1,7 @@
 """Bad and unusual input in every adapter: a clear error or a correct result."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -234,3 +236,13 @@ def test_a_memoryview_without_rows_of_numbers_is_refused(view):
     ):
         with pytest.raises(InvalidInputError):
             process(view)
+
+
+@pytest.mark.parametrize(("sign", "shown"), [(1, "about 10^5000"), (-1, "about -10^5000")])
+def test_very_long_integers_are_shown_as_powers_of_ten(sign, shown):
+    value = sign * 10**5_000
+    with pytest.raises(InvalidInputError, match=re.escape(f"but is {shown}.")):
+        MondrianForest(value)
+    for process in (StreamDetector(1).process, lambda row: StreamDetector(1).process_many([row])):
+        with pytest.raises(InvalidInputError, match=re.escape(f"but is {shown}.")):
+            process([value])

@@ -178,3 +178,14 @@ def test_long_white_space_is_allowed_before_and_after_the_points():
     space = b" \n" * 200_000
     assert points_of(space + b'{"points": [[1]]}' + space, JSON, ["x"], 10).tolist() == [[1.0]]
     assert points_of(space + b"[1]" + space + b"[2]" + space, LINES, ["x"], 10).tolist() == [[1.0], [2.0]]
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_every_depth_of_nesting_is_refused(opening):
+    """Python reads a little more nesting than it writes, and the message shows the value."""
+    closing = "]" if opening == "[" else "}"
+    for depth in (1, 10, *range(850, 1_010), 10_000):
+        value = f"{opening * depth}1{closing * depth}"
+        for body, content_type in ((f'{{"points":[[1,{value}]]}}', ""), (f"[1,{value}]", "application/x-ndjson")):
+            with pytest.raises(InvalidInputError):
+                rows_of(body.encode(), content_type, RowFormat(["x", "y"]), 10)

@@ -409,3 +409,15 @@ def test_bodies_announced_without_the_token_leave_the_request_memory_free(tmp_pa
         body = json.dumps({"points": [[1, 2]]}).encode().ljust(60_000)
         assert server.request("POST", "/detectors/a/points", body, {"Authorization": f"Bearer {TOKEN}"})[0] == 200
         wait_until(lambda: app._memory._n_reserved == 0)
+
+
+def test_a_request_may_have_fewer_points_if_each_takes_long(tmp_path):
+    limits = Limits(values_per_request=1_000)
+    registry = Registry(tmp_path, limits)
+    registry.create("a", {"features": ["x", "y"], "n_trees": 5, "window": 64, "shingle": 10})  # 100 values a point
+    with ThreadServer(create_app(registry)) as server:
+        for path in ("points", "scores"):
+            for n_points, status in ((11, 422), (10, 200)):
+                body = json.dumps({"points": [[1, 2]] * n_points}).encode()
+                assert server.request("POST", f"/detectors/a/{path}", body)[0] == status
+    registry.close()

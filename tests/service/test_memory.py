@@ -4,7 +4,9 @@ import gc
 import json
 import sys
 import threading
+import tracemalloc
 import weakref
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from imondrian.service.changes.posted_rows import RowFormat, RowReader
 from imondrian.service.detectors import recovery
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.http.asgi import create_app
+from imondrian.service.http.reasons import PointExplainer
 from imondrian.service.limits import COPIES_OF_POINTS, MIB, Limits, Retention
 from imondrian.stream.detector import StreamDetector
 from tests.service.serving import SMALL, ThreadServer, wait_until
@@ -155,3 +158,27 @@ def test_the_rows_of_a_request_are_freed_without_a_garbage_collection(
         assert status == (422 if isinstance(last[0], str) else 200)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("scale", [None, "std"])
+def test_explaining_a_row_takes_little_memory_besides_the_private_copy(scale):
+    """The window has nearly all of the detector's memory; a second copy of it would double the memory."""
+    n_features, window = 40, 20_000
+    settings = {"n_trees": 1, "max_samples": 1, "warm_up": 0, "missing": "raise", "scale": scale}
+    detector = StreamDetector(n_features, window=window, **settings)
+    X = np.random.default_rng(0).normal(size=(window, n_features))
+    detector.process_many(X)
+    explainer = PointExplainer(deepcopy(detector), [f"f{i}" for i in range(n_features)])
+    explainer.learned_point(X[:1], [X[0].tolist()], 0.5)  # imports and compiles everything
+    tracemalloc.start()
+    try:
+        copied = deepcopy(detector)
+        _, peak_of_copy = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        PointExplainer(copied, [f"f{i}" for i in range(n_features)]).learned_point(X[9:10], [X[9].tolist()], 0.5)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert copied.forest.n_points == window - 1
+    assert peak_of_copy < 1.2 * detector.n_bytes
+    assert peak < 1.8 * detector.n_bytes  # blocks of the window: 2 MB each

@@ -15,6 +15,7 @@ from imondrian.engine.finite import all_within_limit
 from imondrian.engine.jit import Array, call_without_dispatch
 from imondrian.engine.nodes import MAX_POINTS, MAX_VALUE
 
+_MAX_DIGITS = 30  # of an integer in an error message
 _NUMBERS = (Real, np.bool_, Decimal)
 DECIMAL = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"  # a number without a sign, as text
 _DECIMAL_TEXT = re.compile(rf"\s*{DECIMAL}\s*", re.ASCII)
@@ -102,6 +103,8 @@ def as_number(value: Any, name: Any) -> float:
     if not isinstance(value, np.timedelta64) and isinstance(value, _NUMBERS):
         with suppress(OverflowError, ValueError):
             return float(value)
+    if isinstance(value, int):
+        raise InvalidInputError(f"The feature {name!r} must be a 64-bit number, but is {_shown(value)}.")
     raise InvalidInputError(f"The feature {name!r} must be a number, but is {value!r:.200}.")
 
 
@@ -153,8 +156,14 @@ def as_count(value: Any, name: str, smallest: int, largest: int) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise InvalidInputError(f"{name} must be an integer, but is {value!r:.200}.")
     if not smallest <= value <= largest:
-        raise InvalidInputError(f"{name} must be between {smallest} and {largest}, but is {value}.")
+        raise InvalidInputError(f"{name} must be between {smallest} and {largest}, but is {_shown(int(value))}.")
     return int(value)
+
+
+def _shown(value: int) -> str:
+    """Return an integer as text, rounded to a power of ten if it is very long; Python refuses to write 4,301 digits."""
+    n_digits = math.floor(value.bit_length() * math.log10(2.0))
+    return str(value) if n_digits < _MAX_DIGITS else f"about {'-' if value < 0 else ''}10^{n_digits}"
 
 
 def as_feature_indices(features: Any, n_features: int, n_rows: int) -> Array:

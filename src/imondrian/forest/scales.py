@@ -37,6 +37,9 @@ class Scale(Protocol):
     def restart(self, X: Array, n_points: int) -> None:
         """Discard all points and start again with n_points points; X contains all of them, or a sample."""
 
+    def add(self, X: Array) -> None:
+        """Add points."""
+
     def update(self, X: Array) -> Array:
         """Add points one by one; return the weights after each of them, one row per point."""
 
@@ -64,6 +67,9 @@ class FixedScale:
         return self._weights
 
     def restart(self, X: Array, n_points: int) -> None:
+        """Do nothing."""
+
+    def add(self, X: Array) -> None:
         """Do nothing."""
 
     def update(self, X: Array) -> Array:
@@ -112,14 +118,19 @@ class StandardScale:
     def restart(self, X: Array, n_points: int) -> None:
         """Use the standard deviations of these points only, as if they were those of n_points points."""
         self.restore(np.zeros_like(self.moments))
-        add_points(self.moments, X)
+        self.add(X)
         with np.errstate(over="ignore"):
             squares = self.moments[SQUARES] * (n_points / max(X.shape[0], 1))
         self.moments[SQUARES] = np.minimum(squares, LARGEST)
         self.moments[COUNT] = n_points
 
+    def add(self, X: Array) -> None:
+        """Add points (Welford's method)."""
+        self._weights = None
+        add_points(self.moments, X)
+
     def update(self, X: Array) -> Array:
-        """Add points one by one (Welford's method); return the weights after each of them."""
+        """Add points one by one; return the weights after each of them."""
         self._weights = None
         weights = np.empty(X.shape)
         add_points_and_write_weights(self.moments, X, weights)
@@ -170,6 +181,10 @@ class MixedScale:
     def restart(self, X: Array, n_points: int) -> None:
         """Discard all points and start again with n_points points; X contains all of them, or a sample."""
         self._numbers.restart(self._numbers_of(X), n_points)
+
+    def add(self, X: Array) -> None:
+        """Add points."""
+        self._numbers.add(self._numbers_of(X))
 
     def update(self, X: Array) -> Array:
         """Add points one by one; return the weights after each of them."""

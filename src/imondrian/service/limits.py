@@ -20,6 +20,7 @@ class Limits(NamedTuple):
     configuration_bytes: int = MIB
     unused_body_bytes: int = 16 * KIB  # of a body that is ignored; no memory is reserved for it
     points_per_request: int = 100_000
+    values_per_request: int = 10**9  # points times trees times values of a point: about half a minute of work at most
     explained_points: int = 1_000  # per request
     explained_values: int = 100_000
     name_length: int = 64

@@ -249,9 +249,9 @@ class Window:
         rows = numbers % self.length
 
         def finish() -> None:
-            points = self.points(trees)
-            self.counts.restart(points.copy())
-            scale.restart(points, points.shape[0])
+            if self.counts.n_categorical:
+                self.counts.restart(self.points(trees))  # writes rarities to a copy of the points
+            self._restart_scale(scale)
             self._update_typical_sizes(trees, scale)
 
         update = TreeUpdate(
@@ -263,11 +263,12 @@ class Window:
 
     def points(self, trees: Trees) -> Array:
         """Return the points in the window, oldest first."""
-        return _without_empty_rows(self._oldest_first())
+        return self.numbered_points(0, self.number)
 
     def numbered_points(self, first: int, end: int) -> Array:
         """Return the points with the numbers first, ..., end - 1 that are in the ring, oldest first."""
-        return _without_empty_rows(self.ring[self._slots(first, end)])
+        slots = self._slots(first, end)
+        return self.ring[slots[~np.isnan(self.ring[slots, 0])]]
 
     def n_numbered_points(self, first: int, end: int) -> int:
         """Return how many of the points with the numbers first, ..., end - 1 are in the ring."""
@@ -314,7 +315,8 @@ class Window:
         """Restore the ring and the clock, and count the categories in the ring."""
         self.ring = arrays["ring"]
         self.counts.reserve(self.length + 1)
-        self.counts.restart(_without_empty_rows(self.ring))  # a copy: the ring keeps its rarities
+        if self.counts.n_categorical:
+            self.counts.restart(_without_empty_rows(self.ring))  # a copy: the ring keeps its rarities
         self.number, self.next_step, maintains_typical_sizes, *strata = arrays["clock"].tolist()
         self.maintains_typical_sizes = bool(maintains_typical_sizes)
         self._set_stratum(*strata or [1])  # in older files, points are selected independently
@@ -446,10 +448,15 @@ class Window:
 
     def _take_step(self, trees: Trees, scale: Scale) -> None:
         """Set the weights and the typical log sizes to those of the current window."""
-        points = self.points(trees)
-        scale.restart(points, points.shape[0])
+        self._restart_scale(scale)
         self._update_typical_sizes(trees, scale)
         self.next_step = self.number + step_length(self.number, self.length)
+
+    def _restart_scale(self, scale: Scale) -> None:
+        """Compute the weights from the points in the window, in blocks: a copy of a long window takes much memory."""
+        scale.restart(self.ring[:0], 0)
+        for first in range(max(self.number - self.length, 0), self.number, ROWS_PER_BLOCK):
+            scale.add(self.numbered_points(first, first + ROWS_PER_BLOCK))
 
     def _oldest_first(self) -> Array:
         """Return a copy of the rows of the ring, oldest first."""
@@ -457,12 +464,15 @@ class Window:
 
     def _numbers_of(self, X: Array) -> Array:
         """Return the numbers of the rows of X in the window; raise InvalidInputError if one is not there."""
-        first = max(self.number - self.length, 0)
-        numbers_by_row: dict[bytes, list[int]] = defaultdict(list)
-        ring = self.ring + 0.0
-        self._rarities_of(ring)[:] = 0.0  # as in X: rarities are not compared
-        for number in range(self.number - 1, first - 1, -1):  # the oldest last, so that pop() returns it first
-            numbers_by_row[ring[number % self.length].tobytes()].append(number)
+        first, numbers_by_row = max(self.number - self.length, 0), defaultdict[bytes, list[int]](list)
+        wanted = {row.tobytes() for row in X}
+        for end in range(self.number, first, -ROWS_PER_BLOCK):  # the oldest last, so that pop() returns it first
+            slots = self._slots(max(end - ROWS_PER_BLOCK, first), end)[::-1]
+            rows = self.ring[slots] + 0.0
+            self._rarities_of(rows)[:] = 0.0  # as in X: rarities are not compared
+            for age, row in enumerate(map(bytes, rows)):
+                if row in wanted:
+                    numbers_by_row[row].append(end - 1 - age)
         numbers = []
         for row in X:
             if not numbers_by_row[row.tobytes()]:

@@ -185,6 +185,12 @@ def size_of(configuration: dict[str, Any]) -> MemorySettings:
     return MemorySettings.of(len(configuration["features"]), configuration)
 
 
+def max_points_of(configuration: dict[str, Any], limits: Limits) -> int:
+    """Return how many points a request may have; fewer than usual if each takes very long."""
+    size = size_of(configuration)
+    return max(min(limits.points_per_request, limits.values_per_request // (size.n_trees * size.n_values)), 1)
+
+
 def checked_size(size: MemorySettings, limits: Limits) -> int:
     """Return how many bytes a detector of this size needs, or raise InvalidInputError, before any are allocated."""
     as_count(size.n_features, "the number of features", 1, limits.features)

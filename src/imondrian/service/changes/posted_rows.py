@@ -319,5 +319,8 @@ def _is_huge(value: Any) -> bool:
 
 def shown_value(value: Any) -> str:
     """Return a value as JSON, shortened, for an error message."""
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:  # less nesting can be written than read
+        return "deeply nested"
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."

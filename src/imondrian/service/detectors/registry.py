@@ -19,6 +19,7 @@ from imondrian.service.changes.configuration import (
     is_keyed,
     is_same_detector,
     is_valid_name,
+    max_points_of,
 )
 from imondrian.service.changes.journal import NEW_MODEL, Entry, checked_request_id
 from imondrian.service.changes.keyed_rows import KeyedFormat
@@ -59,6 +60,7 @@ class DetectorHandle(NamedTuple):
     record: StoredDetector
     worker: DetectorWorker
     row_format: RowFormat | KeyedFormat
+    max_points: int  # in a request that learns, scores or forgets
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -437,8 +439,9 @@ class Registry:
         worker = DetectorWorker(
             record, state, self.writer, self.feed, silences, self.limits, self.retention, self._bytes_left
         )
-        row_format = KeyedFormat if is_keyed(record.configuration) else RowFormat
-        return DetectorHandle(record, worker, row_format.of(record.configuration, self.limits, self.retention))
+        of_rows = KeyedFormat if is_keyed(record.configuration) else RowFormat
+        row_format = of_rows.of(record.configuration, self.limits, self.retention)
+        return DetectorHandle(record, worker, row_format, max_points_of(record.configuration, self.limits))
 
     def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> AppliedState:
         if is_keyed(record.configuration):

@@ -1,6 +1,6 @@
 """Reasons for the score of a point: the part of each feature, in numbers and in words."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from imondrian.stream.detector import StreamDetector
 from imondrian.stream.row_layout import RowLayout
 from imondrian.stream.series_views import deviations
 from imondrian.stream.stream_explanations import reasons_of_point
+
+_VALUES_AT_ONCE = 2**18  # of points of the window that are compared: 2 MB
 
 
 class PointExplainer:
@@ -62,7 +64,7 @@ class PointExplainer:
     def learned_row(self, row: Array, values: Sequence[Value], usual: Array, score: float) -> list[schemas.Reason]:
         """Like `learned_point` for a row of a series; `usual` is what was usual when the row arrived."""
         point = deviations(row, usual)
-        if (self._detector.forest.points() == point).all(axis=1).any():
+        if self._latest_point(lambda points: (points == point).all(axis=1)) is not None:
             self._detector.forest.forget(point[None])
         return self._reasons(point, row[None], [values], score)
 
@@ -71,11 +73,29 @@ class PointExplainer:
 
         In the window, missing numbers have been replaced, so only the values that were posted are compared.
         """
-        points = self._detector.forest.points()
-        posted = self._layout.features_of_points(points)
-        is_same = (posted == rows.reshape(-1)) | np.isnan(rows.reshape(-1))
-        found = np.flatnonzero(is_same.all(axis=1))
-        return points[found[-1]] if found.size else None
+        posted = rows.reshape(-1)
+        is_missing = np.isnan(posted)
+        return self._latest_point(
+            lambda points: ((self._layout.features_of_points(points) == posted) | is_missing).all(axis=1)
+        )
+
+    def _latest_point(self, condition: Callable[[Array], Array]) -> Array | None:
+        """Return the latest point of the window for which a condition is true, or None if there is none.
+
+        The condition is checked for many points at once, but not for all: a copy of the window could take as much
+        memory as the detector.
+        """
+        forest = self._detector.forest
+        first, end = max(forest.n_shown - self._detector.parameters["window"], 0), forest.n_shown
+        n_at_once = max(_VALUES_AT_ONCE // (forest.n_features or 1), 1)
+        while end > first:
+            points = forest.numbered_points(max(end - n_at_once, first), end)
+            found = np.flatnonzero(condition(points))
+            if found.size:
+                latest: Array = points[found[-1]]
+                return latest
+            end -= n_at_once
+        return None
 
     def _reasons(
         self, point: Array, rows: Array, values: Sequence[Sequence[Value]], score: float | None = None

@@ -75,10 +75,6 @@ async def _rows(
     return await parse_body(request, parse, is_change=is_change)
 
 
-def _max_points(request: Request) -> int:
-    return registry_of(request).limits.points_per_request
-
-
 @router.post(
     "/points",
     response_model=schemas.Results,
@@ -100,7 +96,7 @@ async def _entry(request: Request, handle: DetectorHandle) -> tuple[str, bytes, 
 
     Memory is reserved for everything that follows, because a change is not refused once it is journalled.
     """
-    rows = await _rows(request, handle, _max_points(request), is_change=True)
+    rows = await _rows(request, handle, handle.max_points, is_change=True)
     if len(rows.points) > _FEW_POINTS:
         request.state.memory.reserve(PER_SCORED_ROW * len(rows.points) + COPIES_OF_POINTS * rows.points.nbytes)
     keys = frozenset(rows.keys) if isinstance(rows, KeyedRows) else NO_KEYS
@@ -117,7 +113,7 @@ async def forget(request: Request, name: Name) -> Response:
     """Forget points as if the window had never held them; the threshold and the drifts still count their scores."""
     handle = handle_of(request, name)
     refuse_key(handle, "single points cannot be forgotten; forget a key instead (DELETE /detectors/{name}/keys/{key})")
-    points = (await _rows(request, handle, _max_points(request), is_change=True)).points
+    points = (await _rows(request, handle, handle.max_points, is_change=True)).points
     return await _change(request, handle, FORGET, points.tobytes(), len(points))
 
 
@@ -130,7 +126,7 @@ async def forget(request: Request, name: Name) -> Response:
 async def score(request: Request, name: Name) -> Response:
     """Score points without learning them, and without waiting for points that are being learned."""
     handle = handle_of(request, name)
-    rows = await _rows(request, handle, _max_points(request))
+    rows = await _rows(request, handle, handle.max_points)
     if isinstance(rows, KeyedRows):
         scorer = KeyedScorer(rows)
         await _read_keys(request, handle, rows, scorer)
