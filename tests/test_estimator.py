@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import imondrian
-from imondrian import InvalidInputError, IsolationMondrianForest, MondrianForest
+from imondrian import EmptyForestError, InvalidInputError, IsolationMondrianForest, MondrianForest
 from imondrian.alarms.score_distribution import ScoreDistribution
 from imondrian.alarms.thresholds import two_means
 from imondrian.forest.scores import SCORES
@@ -364,6 +364,18 @@ def test_a_failed_call_does_not_change_the_estimator(data):
     with pytest.raises(ValueError, match=r"1e\+308"):
         model.partial_fit([[1e308, 1.0, 1.0]])
     assert (model.score_samples(new) == before).all()
+
+
+def test_a_model_that_has_forgotten_all_rows_can_be_saved_and_learns_rows_with_gaps(data, tmp_path):
+    X, _ = data
+    model = IsolationMondrianForest(n_estimators=5, max_samples=None, missing="median", random_state=0).fit(X)
+    model.forget(X)
+    with pytest.raises(EmptyForestError):
+        model.predict([[np.nan, 0.0, 0.0]])
+    imondrian.save(model, tmp_path / "empty.imf")
+    restored = imondrian.load(tmp_path / "empty.imf").partial_fit([[np.nan, 1.0, 2.0], [3.0, 4.0, 5.0]])
+    points, _ = restored.rescore()
+    assert sorted(points.tolist()) == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 
 @pytest.mark.parametrize("method", ["forget", "explain", "score_samples", "decision_function", "predict"])

@@ -40,7 +40,9 @@ def column_medians(points: Array) -> Array:
 
 
 def medians_of_copies(points: Array, copies: Array) -> Array:
-    """Return the median of each column, with each point counted as often as it has copies."""
+    """Return the median of each column, with each point counted as often as it has copies; 0 if there are no points."""
+    if not copies.any():
+        return np.full(points.shape[1], UNKNOWN_MEDIAN)
     return np.array([median_of_copies(column, copies) for column in points.T])
 
 
