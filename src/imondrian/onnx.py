@@ -45,7 +45,7 @@ def export(
     ----------
     model : IsolationMondrianForest, imondrian.pyod.IMForest, MondrianForest or StreamDetector
         A fitted model with `kind="depth"` and without categorical features. For a detector, the current state is
-        exported; the file only scores rows and does not learn them. The threshold of a forest is 0.5.
+        exported; the file only scores rows and does not learn them. The threshold of a MondrianForest is 0.5.
     path : str or path-like
         The file to write. It is written under a temporary name and then renamed, so that it is never incomplete.
     dtype : {"float32", "float64"}, default="float32"

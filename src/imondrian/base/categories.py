@@ -66,7 +66,7 @@ def category_code(value: Any) -> float:
 
 
 def category_codes(values: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the number of each category in a column; each distinct value is hashed once."""
+    """Return the code of each category in a column; each distinct value is hashed once."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         distinct, positions = np.unique(values, return_inverse=True)
         return np.array([category_code(value) for value in distinct], np.float64)[positions.reshape(values.shape)]

@@ -91,7 +91,7 @@ def add_held_log_sizes(trees: Trees, weights: Array, means: Array, sums: Array) 
     for t in range(trees.heads.size):
         n_points = float(tree_population(trees, t))
         if n_points < 2.0 or is_leaf(trees.heads[t]["root"]):
-            continue  # all points are equal: the excess is 0
+            continue  # all points of the tree are equal: their log size exceeds the tree's mean by 0
         nodes[0], totals[0], n_stacked = trees.heads[t]["root"], 0.0, 1
         while n_stacked > 0:
             n_stacked -= 1

@@ -48,8 +48,8 @@ def build_trees(trees: Trees, X: Array, weights: Array, max_samples: int) -> Non
 def draw_sample(trees: Trees, t: int, X: Array, max_samples: int) -> Array:
     """Show the rows of X to the empty tree t; return those it accepts.
 
-    If X has fewer than max_samples rows, X itself is returned. Otherwise the result is a copy, in which values that are
-    not within MAX_VALUE become 0, because another thread may be writing to X.
+    If X has fewer than max_samples rows, X itself is returned. Otherwise the result is a copy. Its values are checked
+    again, because another thread may have written to X since X was checked: values not within MAX_VALUE become 0.
     """
     start_sample(trees, t, X.shape[0], max_samples)
     if X.shape[0] < max_samples:

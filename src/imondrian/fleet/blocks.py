@@ -50,7 +50,8 @@ def block_end(keys: list[Key], first: int, entries: "OrderedDict[Key, int]", lim
 class KeyedBlock(NamedTuple):
     """A block of rows with everything that is needed to process it, and to process it again after an interruption.
 
-    The keys of the block are numbered in the order of their entries: key i has the entry `used[i]`.
+    An entry is the number of a detector (`shards.py`). The keys of the block are numbered in ascending order of their
+    entries: key i has the entry `used[i]`.
     """
 
     keys: list[Key]  # of each row

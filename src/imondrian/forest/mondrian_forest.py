@@ -187,8 +187,9 @@ class MondrianForest:
     def n_bytes(self) -> int:
         """Memory in bytes of the trees and the window.
 
-        With a window it never changes: all memory that the window can need is counted, even if the trees were read from
-        a file and get their memory only when points arrive.
+        With a window, once memory has been allocated (by `reserve` or the first point), only `widen` and `join` change
+        it: all memory that the window can need is counted, even if the trees were read from a file and get their memory
+        only when points arrive.
         """
         return 0 if self._state is None else self._state.n_bytes
 

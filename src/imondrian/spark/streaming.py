@@ -285,7 +285,7 @@ def _local_seconds(time: str | None) -> Column:
 
 
 def _row_hash(rows: DataFrame) -> Column:
-    """Return a 64-bit hash of all values of a row."""
+    """Return a 64-bit hash of the values of a row, without the columns that Spark cannot hash (maps, variants)."""
     columns = [column_named(field.name) for field in rows.schema.fields if _can_hash(field.dataType)]
     return F.xxhash64(*columns, *(column.isNull() for column in columns))  # xxhash64 ignores nulls
 

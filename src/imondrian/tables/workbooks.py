@@ -85,7 +85,10 @@ def _cells(source: WorkbookSource) -> pl.DataFrame:
 
 
 def _run(source: WorkbookSource, file: IO[bytes]) -> dict[str, Any]:
-    """Replace the workbook in a file by the cells of the sheet; return the name of the sheet, and a list of all."""
+    """Replace the workbook in a file by the cells of the sheet; return what the process reported.
+
+    That is the name of the sheet and, if there are several, a list of all sheets.
+    """
     try:
         output, is_complete = _output(Request(source.sheet, _MAX_BYTES), file)
     except OSError as error:
@@ -101,7 +104,7 @@ def _run(source: WorkbookSource, file: IO[bytes]) -> dict[str, Any]:
 
 
 def _facts_in(output: bytes) -> dict[str, Any]:
-    """Return what the process reported; nothing if `sys.executable` is not Python, and the output not ours."""
+    """Return what the process reported; {} if the output is not its JSON, as when `sys.executable` is not Python."""
     try:
         return {key: value for line in output.splitlines() for key, value in json.loads(line).items()}
     except (ValueError, AttributeError):
