@@ -1,6 +1,7 @@
 """The examples of docs/service.md run unchanged, except for the port."""
 
 import json
+import math
 import re
 import subprocess
 from pathlib import Path
@@ -66,7 +67,8 @@ def test_documented_limits_match_the_code():
         ),
         f"or no token | {limits.unused_body_bytes // KIB} KiB |",
         (
-            f"| points | {limits.points_per_request:,}; {limits.explained_points:,} to explain,"
+            f"| points | {limits.points_per_request:,}, or fewer if points x trees x values of a point would exceed"
+            f" 10^{math.log10(limits.values_per_request):.0f}; {limits.explained_points:,} to explain,"
             f" with {limits.explained_values:,} values |"
         ),
         f"| name | {limits.name_length} characters",

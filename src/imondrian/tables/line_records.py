@@ -51,7 +51,7 @@ class CsvParser:
         return Record(dict(zip(self.names, fields, strict=True)))
 
     def is_header(self, line: bytes) -> bool:
-        """Return True if the fields of a line include every column name, or are all column names.
+        """Return True if every column name is a field of the line, or if every field of the line is a column name.
 
         A line of numbers is a row, even if the column names are numbers.
         """

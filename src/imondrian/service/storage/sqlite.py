@@ -334,7 +334,7 @@ class WriteAheadLog:
     n_committed : int
         Number of the last frame, from 1, that ends a commit; 0 if there is none.
     is_valid : bool
-        Whether the header of the file is valid, or there is no file.
+        Whether the header of the file is valid, or the file does not exist or contains no more than a header.
     """
 
     def __init__(self, path: Path) -> None:
