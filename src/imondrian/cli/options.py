@@ -405,8 +405,8 @@ def _detector_options(preset: Decorator) -> Decorator:
             type=click.Choice(STREAM_MISSING),
             help="Missing numbers: use the median of the window (median) or the previous value (previous); use the"
             " median, and the absence as a feature (indicator); or give the row no score (drop). With --preset series,"
-            " median means that a missing number counts as usual. A missing category is a category of its own, except"
-            " with drop."
+            " median means that a missing number is treated like the usual value. A missing category is a category of"
+            " its own, except with drop."
             f"  [default: {MISSING_VALUES}]",
         ),
         integer_option(

@@ -18,7 +18,7 @@ class Counted(NamedTuple):
     """The arrays in which a kernel counts a row."""
 
     histogram: Array  # of the threshold
-    clock: Array  # of that histogram
+    clock: Array  # of that histogram: its counters and the weight of the next score, see `new_clock`
     bins: Array  # of the drift monitor
     counts: Array  # of the detector
 
@@ -28,8 +28,8 @@ class WeightedScore(NamedTuple):
 
     score: float
     surprise: float
-    growth: float
-    run_weight: float
+    growth: float  # factor from the weight of one score to that of the next, in the threshold's histogram
+    run_weight: float  # weight of a surprising score that continues a run of them
 
 
 @helper

@@ -1,8 +1,8 @@
 """The compared systems as implemented in the authors' published scripts, only to explain Table III.
 
-These implementations differ from the descriptions of the systems. With the stages of the scripts, those of LOF and
-osPCA give the paper's AUC values to two decimal places (the paper truncates them), except for some of osPCA on
-Satellite. The package `baselines` has the systems as described.
+These implementations differ from the descriptions of the systems. With the stages of the scripts, the implementations
+of LOF and osPCA give the paper's AUC values to two decimal places (the paper truncates them), except for some of osPCA
+on Satellite. The package `baselines` has the systems as described.
 """
 
 from abc import ABC, abstractmethod

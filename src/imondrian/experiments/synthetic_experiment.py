@@ -135,8 +135,9 @@ def run(
 def batch_detections(data: Dataset, seed: int) -> Iterator[tuple[Detection, Detector]]:
     """Yield the detection of each method of Figure 1 after learning a set at once, and the fitted method.
 
-    The paper's forest holds samples of 256 points and scores by depth, unscaled; iForest has scikit-learn's defaults.
-    The third method is ours: the score "size", with features weighted by one over their standard deviations.
+    The paper's forest holds samples of 256 points, does not scale the features, and scores by depth; iForest has
+    scikit-learn's defaults. The third method is ours: the score "size", with features weighted by one over their
+    standard deviations.
     """
     for name in BATCH_FIGURE_RULES:
         detector = BATCH[name].make(seed).fit(data.X)

@@ -1,6 +1,7 @@
-"""Plots of scores, trees, explanations and series; each function accepts arrays and returns a matplotlib figure.
+"""Plots of scores, trees, explanations and series.
 
-Legends are placed above the axes, so set a title on the figure, not on the axes: ``figure.suptitle(...)``.
+Each function ``plot_*`` accepts arrays or a tree, and returns a matplotlib figure. Legends are placed above the axes,
+so set a title on the figure, not on the axes: ``figure.suptitle(...)``.
 """
 
 from imondrian.plots.explanation_bars import plot_explanations

@@ -29,7 +29,7 @@ ABOVE_LEFT = LabelPosition(-GAP, GAP, "right", "bottom")
 
 
 def to_points(axes: Axes, coordinates: Array) -> Array:
-    """Convert an n x 2 array of data coordinates to points from the lower left corner of the axes.
+    """Convert n x 2 data coordinates to distances from the lower left corner of the axes, in units of 1/72 inch.
 
     Before a figure is laid out, its axes have about their smallest size, so the layout can only move positions further
     apart.

@@ -284,7 +284,7 @@ def _as_column(name: str, values: list[Any]) -> pl.Series:
 
 
 def _as_text(value: Any) -> str | None:
-    """Return a value of a column of text as text: a number as in a category, an array or object as JSON."""
+    """Return a value of a column of text as text: a number as `category_text` writes it, an array or object as JSON."""
     if value is None or isinstance(value, str):
         return value
     with suppress(InvalidInputError):  # not finite, an array or an object

@@ -123,7 +123,7 @@ def _wait_and_save(watcher: Watcher | KeyedWatcher, commands: EventCommands | No
 
 
 def _stop_on_signals(stream: WatchInput, output: WatchOutput, commands: EventCommands | None) -> None:
-    """Make a signal end the stream cleanly; a second SIGINT or SIGTERM ends the program immediately.
+    """Make a signal end the stream cleanly; a second SIGINT, or a second SIGTERM, ends the program immediately.
 
     Output that nobody reads delays the end by at most a few seconds. Pending commands together delay it by at most the
     timeout of one command. A hangup may arrive twice, from the system and from the shell; the second has no effect.

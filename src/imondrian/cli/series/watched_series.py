@@ -64,7 +64,7 @@ class SeriesRun(NamedTuple):
     detector: StreamDetector
     results: Results
     incidents: list[Incident]
-    expected: Band | None  # None: the series is not longer than the warm-up
+    expected: Band | None  # None: the warm-up ended after the last row for which a range could have been computed
 
     @property
     def surprises(self) -> Surprises:

@@ -53,8 +53,8 @@ def batch_section(record: Record) -> str:
     cells = ComparisonTable(record, BATCH)
     return f"""## Table II: batches
 
-Each method is fitted on the training part of each fold ({settings["folds"]} folds; Wine 2), then both parts are scored.
-The folds are those behind the paper's table, as far as they can be determined
+Each method is fitted on the training part of each fold ({settings["folds"]} folds; 2 for Wine), then both parts are
+scored. The folds are those behind the paper's table, as far as they can be determined
 (`experiments/splits.py: published_folds`). Features are unscaled; forests have 100 trees and psi = 256; LOF has k = 10;
 the one-class SVM has an RBF kernel with gamma = 1/d; iForest has scikit-learn's defaults.
 

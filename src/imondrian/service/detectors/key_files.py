@@ -238,7 +238,7 @@ class _OpenedFile(NamedTuple):
 
 
 class _UnusedFile(NamedTuple):
-    """The file of a detector that could not be recovered; opened only for reading, since there may be hundreds."""
+    """The file of a detector that could not be recovered; opened only while it is read, since there may be hundreds."""
 
     detector: int
     path: Path

@@ -9,7 +9,7 @@ import { shortened } from "./format.js";
 
 const SIZES = ["window", "max_samples", "n_trees"]; // an empty field means the value of the preset
 const SERIES_MISSING = ["median", "raise"]; // what a time series allows
-const MAX_CHARACTERS = 2 ** 22; // of a table that are read to find its columns
+const MAX_BYTES = 2 ** 22; // of a table that are read to find its columns
 
 export function prepareCreateForm(onCreated) {
   const form = byId("create");
@@ -112,8 +112,8 @@ function linesOf(columns) {
 }
 
 async function beginningOf(file) {
-  const text = await file.slice(0, MAX_CHARACTERS).text();
-  return file.size > MAX_CHARACTERS ? text.slice(0, text.lastIndexOf("\n")) : text; // the last line may be incomplete
+  const text = await file.slice(0, MAX_BYTES).text();
+  return file.size > MAX_BYTES ? text.slice(0, text.lastIndexOf("\n")) : text; // the last line may be incomplete
 }
 
 function noteOn(name, leftOut) {
