@@ -205,7 +205,9 @@ class KeyGroup:
 
     @classmethod
     def from_bytes(cls, content: bytes, n_groups: int, spare: Self | None = None) -> Self:
-        """Return the group that `to_bytes` has written, in the tables of the group `spare`, which loses its keys.
+        """Return the group that `to_bytes` has written; it takes over the emptied fleets of the group `spare`.
+
+        `spare` must not be used afterwards.
 
         Raises
         ------
@@ -317,7 +319,7 @@ class GroupCache:
 
     The valid state is always the one in the state store. A cached group is used only if its digest is that of the
     state, so that the group of another batch, or of a failed attempt, is never used instead. Otherwise, the group is
-    read from the state, into the tables of the cached group.
+    read from the state, and takes over the emptied fleets of the cached group.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:

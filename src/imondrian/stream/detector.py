@@ -158,8 +158,9 @@ class StreamDetector:
     missing : "median", "previous", "indicator" or "raise", default="median"
         What to do with missing numbers: NaN, None, NA, or keys that are absent from a dictionary. "median": replace
         them with the median of the feature in the window, or with 0 before the first value of the feature. The median
-        is updated at the first gap after each eighth of the window; it does not count values that replaced missing
-        ones. "previous": repeat the last value of the feature that was learned. "indicator": like "median";
+        is computed at the first gap, and again at the first gap after a further eighth of the window has arrived (until
+        the window is full: after the number of points has grown by an eighth); it does not count values that replaced
+        missing ones. "previous": repeat the last value of the feature that was learned. "indicator": like "median";
         in addition, a yes/no feature for every numeric feature says whether its value is missing. "raise": the row is
         unusable. A row without any value is always unusable. The preset "series" allows only "raise" and "median"; its
         "median" treats a missing number as equal to the usual one.
