@@ -25,7 +25,7 @@ class Check(NamedTuple):
     table: str
     methods: tuple[str, ...]
     text: str
-    measure: Callable[[Dataset, str, int], Iterable[Row]]  # from a set, a method and a seed to rows of part and AUC
+    measure: Callable[[Dataset, str, int], Iterable[Row]]  # for a set, a method and a seed: the AUC of each part
     seeds: Sequence[int] = _SEEDS
 
 

@@ -7,7 +7,8 @@ N_EVENTS_KEPT = 10_000  # openings and closings of incidents; the oldest are del
 PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
 KEY_BYTES = 1024  # memory counted for the name and the latest figures of each key, even of keys that are on disk
 PER_SCORED_ROW = 640  # bytes of memory reserved for the result of each learned point, as objects and as JSON
-# file descriptors of a detector with a key: its file (opened twice), the file of keys on disk, an SQLite journal
+# file descriptors of a detector with a key: its file (opened twice), its second file, for keys that leave memory, and a
+# journal of SQLite
 DESCRIPTORS_PER_KEY_FILE = 4
 COPIES_OF_POINTS = 3  # how many copies of the points to learn are in memory at the same time
 
