@@ -210,7 +210,7 @@ def new_block(X: Array, n_codes: int, n_values: int) -> Block:
 def write_keys(X: Array, first: int, block: Block, n_codes: int) -> int:
     """Write what all trees have in common for a block of coded rows starting at `first`; return their number.
 
-    Unused lanes have keys of 0, so that they go left.
+    In unused lanes, keys of numbers are 0, so that they go left, and the words of categories are those of the code 0.
     """
     n_rows, n_columns = min(block.leaves.size, X.shape[0] - first), X.shape[1]
     for i in range(-(-n_rows // LANES) * LANES):

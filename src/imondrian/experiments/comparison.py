@@ -13,7 +13,7 @@ POINTS, DEVIATIONS = 2.5, 2.0
 
 
 class MeanResult(NamedTuple):
-    """Our result for one table cell: mean and standard deviation over repeats (divided by n, as in the paper)."""
+    """Our result for one table cell: mean and standard deviation over repeats (with the divisor n, as in the paper)."""
 
     auc: float
     auc_deviation: float

@@ -100,4 +100,4 @@ def _watched(
 def _note_left_out(series: SeriesTable, console: Console) -> None:
     left_out = series.names[MAX_PANELS:]
     if left_out:
-        console.note(f"not in the picture, which has room for {MAX_PANELS} values: {', '.join(left_out)}")
+        console.note(f"not in the picture, which has room for {MAX_PANELS} columns: {', '.join(left_out)}")

@@ -205,7 +205,10 @@ class AppliedState(ABC):
         """Delete the files of a closed state, after the detector was removed."""
 
     def next_portion(self) -> list[Announcement]:
-        """Return the first pending events in the form in which they are stored; skipped events are not among them."""
+        """Return the first pending events in the form in which they are stored.
+
+        Events that are only counted, because there were too many (`PendingEvents.n_skipped`), are not among them.
+        """
         return [self.incidents.announcement(event) for event in self.pending.latest[:_EVENTS_PER_TRANSACTION]]
 
     def without_portion(self) -> Self:
