@@ -43,8 +43,8 @@ HEAD = np.dtype(
         ("log_key", np.float64),  # log of the largest key in a full sample
         # state of the tree's part of a window, see window.py
         ("next_number", np.int64),  # index (arrival order) of the next point it will be shown
-        # of all hashes of the tree: which points of a window it holds, the places of categories, random draws of
-        # expected values, samples of distributed fitting
+        # the key of all hashes of the tree, which determine the points of a window that it holds, the places of
+        # categories, random draws of expected values, and samples of distributed fitting
         ("hash_key", np.uint64),
         ("n_taken", np.int64),  # number of points inserted so far
         ("n_outside", np.int64),  # number of inserted points that lay outside the root box
@@ -79,7 +79,7 @@ _NO_ROWS = np.empty((0, 0), FIELDS["rows"].dtype)
 
 
 class Trees(NamedTuple):
-    """The arrays of FIELDS. Most kernels and helpers take them together with the index t of a tree.
+    """The arrays of FIELDS. Most helpers that take them also take the index t of a tree; kernels do not.
 
     A point consists of its coordinates, which are also the box of its leaf, and the codes of its categories; see
     `places.py`.

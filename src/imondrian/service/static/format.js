@@ -54,7 +54,10 @@ export function score(value) {
 // The share of the ordinary points that score as high.
 export function oneIn(surprise) {
   if (!isNumber(surprise)) return "unknown";
-  if (surprise < 0.05) return "ordinary";
+  return surprise < 0.05 ? "ordinary" : oneInCount(surprise);
+}
+
+function oneInCount(surprise) {
   const n = 10 ** surprise;
   return n < 1e9 ? `1 in ${DIGITS_ONLY.format(n)}` : "1 in over a billion";
 }
@@ -69,7 +72,7 @@ export function thresholdWords(threshold) {
   if (kind === "top") return `the top ${value.replace("%", " %")} of the points`;
   if (kind === "score" || Number(threshold) === 0.5) return `scores above ${kind === "score" ? value : "0.5"}`;
   const level = thresholdSurprise(threshold);
-  return level === null ? visible(String(threshold)) : `${oneIn(level)} ordinary points`;
+  return level === null ? visible(String(threshold)) : `${oneInCount(level)} ordinary points`;
 }
 
 // The surprise above which a point is an anomaly; null if the threshold is not defined by surprise.
