@@ -26,7 +26,7 @@ class CommonState(NamedTuple):
     """Everything that a fleet saves besides its keys."""
 
     parameters: dict[str, Any]  # of the detectors, in types that JSON supports
-    borrow: bool
+    borrow: bool  # whether the common forest scores rows of keys that have not warmed up; see `Fleet`
     n_rows: int
     n_dropped: int
     names: list[Any] | None  # names of the features

@@ -33,7 +33,7 @@ from imondrian.forest.inputs import as_count
 class TimeCounts(NamedTuple):
     """Facts about the times of a series."""
 
-    n_late: int  # rows whose time is before that of an earlier row
+    n_late: int  # rows whose time is before the latest time, which may be assumed or set back (see `SeriesViews`)
     n_repeated: int  # rows whose time equals the latest time so far
     n_holes: int  # steps that are more than 100 times as long as usual
     step: float  # the usual time between two rows, in seconds; NaN if not known
