@@ -157,7 +157,7 @@ class ForestState:
         if self.sampler.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
             raise _too_many_points(points.shape[0])
         latest = points[-self.sampler.n_latest :]
-        needs_no_copy = self.sampler.copies_rows(points.shape[0]) and not self.layout.categorical
+        needs_no_copy = self.sampler.draws_copies(points.shape[0]) and not self.layout.categorical
         rows = latest if needs_no_copy else self.owned(latest)
         self.sampler.build(self.trees, rows, points.shape[0], self.scale, on_trees)
         if not are_valid_moments(self.scale.moments, 0):

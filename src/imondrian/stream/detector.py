@@ -166,7 +166,7 @@ class StreamDetector:
         "median" treats a missing number as equal to the usual one.
     rules : IncidentRules or dict, optional
         Which alarms form an incident. The attribute can be set at any time. A rule for a categorical feature raises an
-        InvalidInputError. Rows without a feature that a rule refers to by name raise an InvalidInputError, too.
+        InvalidInputError. So does the first row if it does not name a feature that a rule refers to by name.
 
     Attributes
     ----------

@@ -70,8 +70,8 @@ class Reservoir:
         """Return False: the trees never share points."""
         return False
 
-    def copies_rows(self, n_rows: int) -> bool:
-        """Return True if there are at least `limit` rows: then each tree draws its own sample, which copies them."""
+    def draws_copies(self, n_rows: int) -> bool:
+        """Return True if there are at least `limit` rows."""
         return n_rows >= self.limit
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:

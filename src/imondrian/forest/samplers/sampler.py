@@ -127,8 +127,8 @@ class Sampler(Protocol):
     def share_points(self, trees: Trees, sharing: Trees) -> bool:
         """Write the points of `trees` to the table of `sharing`, or return False; see `sharing_trees`."""
 
-    def copies_rows(self, n_rows: int) -> bool:
-        """Return True if `build` on n_rows rows copies a sample for each tree, so that others may change the rows."""
+    def draws_copies(self, n_rows: int) -> bool:
+        """Return True if `build` draws a checked copy of n_rows rows for each tree, so that others may change the rows."""
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
         """Build the trees, empty so far, on n_rows rows; X contains the latest of them or, without a window, all."""

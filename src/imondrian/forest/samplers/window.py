@@ -53,8 +53,8 @@ class Window:
     """Every tree holds a share of the latest points, or all of them; points that leave the window are forgotten.
 
     Strata are blocks of `selection.stratum` consecutive points. A tree holds at most one point of each stratum, so that
-    the number of its slots is limited: to hardly more than the mean number of points that it holds if the window is a
-    multiple of that number, otherwise to at most half as many again. If `stratum` is 1, points are selected
+    the number of its slots is limited. Let n be the mean number of points that a tree holds: it has n + 1 slots if the
+    window is a multiple of n, otherwise at most 1.5 n, rounded up. If `stratum` is 1, points are selected
     independently, and there are enough slots that, at any given time, the probability of needing more is below exp(-60)
     (a point without a free slot is not inserted). So memory is fixed. Trees read from a file get these slots only when
     points arrive. Feature weights, and the typical log sizes to which the score "size" is relative, are updated after
@@ -121,8 +121,8 @@ class Window:
         """Write the points of `trees` to `sharing`, which `sharing_trees` made from them; False if it is impossible."""
         return bool(share_points(trees, sharing, self.ring, self.number, self.selection))
 
-    def copies_rows(self, n_rows: int) -> bool:
-        """Return False: `build` does not check what it writes to the ring, so nobody else may change the rows."""
+    def draws_copies(self, n_rows: int) -> bool:
+        """Return False: `build` writes all rows to the ring unchecked, so it needs a copy that no one else can change."""
         return False
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
