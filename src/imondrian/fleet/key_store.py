@@ -123,7 +123,10 @@ class KeyStore:
                 self._spill_path.unlink(missing_ok=True)
 
     def __del__(self) -> None:
-        """Close the store when nothing refers to it; a reference cycle would keep its connection open for longer."""
+        """Close the store when nothing refers to it.
+
+        Its connection is part of a reference cycle, and would stay open until the garbage collector finds the cycle.
+        """
         with suppress(Exception):  # the interpreter may be ending
             self.close()
 
@@ -251,7 +254,10 @@ class KeyStore:
 
 
 def stored_bytes(n_bytes: int) -> int:
-    """Return the most disk space that a state of n_bytes needs: SQLite stores it in pages that no other state uses."""
+    """Return the most disk space that a state of n_bytes needs.
+
+    SQLite stores short states together in a page, and most of a long state in pages that no other state uses.
+    """
     return (n_bytes // (_PAGE_BYTES - 4) + 2) * _PAGE_BYTES
 
 

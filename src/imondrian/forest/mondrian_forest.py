@@ -311,7 +311,8 @@ class MondrianForest:
         """Score each row, then show it to every tree, one row after the other; the first point gets the score 0.5.
 
         The scores are those of calling `score_one` and `extend_one` for each row. With a window, this is many times as
-        fast, but "size" is relative to the mean log size at the last step of the window.
+        fast, but "size" is relative to a mean log size that is not updated after every row, but in steps of an eighth
+        of the window (while it fills, of the points so far).
 
         Parameters
         ----------

@@ -15,10 +15,10 @@ class OnlineOversamplingPCA(DirectionDetector):
     Algorithm 1 of [Lee2013]. Let d_i be the deviations of n rows from their mean, d that of the target (the row to be
     scored), u the first principal direction, y_i = u^T d_i and y = u^T d. For fixed y_i and y, the v that minimizes the
     sum of |d_i - y_i v|^2 plus r n |d - y v|^2 is (b sum y_i d_i + y d) / (b sum y_i^2 + y^2) with b = 1 / (n r). The
-    score is 1 - |cosine| of the angle between u and v. The sums are computed once; a target costs O(n_features)
-    operations. v is also the result of one step of the power method from u with a constant mean: if the first two
-    principal axes are about equally long, v is far from the direction of `OversamplingPCA`. A target orthogonal to u
-    turns nothing, however distant it is.
+    score is 1 - |cosine| of the angle between u and v. The sums are computed once; given u, and the coordinates of d
+    along the principal axes, a target costs O(n_features) operations. v is also the result of one step of the power
+    method from u with a constant mean: if the first two principal axes are about equally long, v is far from the
+    direction of `OversamplingPCA`. A target orthogonal to u turns nothing, however distant it is.
 
     Differences: here the mean and second moments are stored, and u is the first eigenvector, so rows may arrive in any
     order, one by one or at once. [Lee2013] stores only u, and updates it with every row by the same least squares. Here

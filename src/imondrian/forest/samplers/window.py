@@ -122,7 +122,7 @@ class Window:
         return bool(share_points(trees, sharing, self.ring, self.number, self.selection))
 
     def draws_copies(self, n_rows: int) -> bool:
-        """Return False: `build` writes all rows to the ring unchecked, so it needs a copy that no one else can change."""
+        """Return False: `build` writes rows to the ring unchecked, so it needs a copy that no one else can change."""
         return False
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
