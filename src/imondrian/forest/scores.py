@@ -58,7 +58,11 @@ class ScoringCache:
 
     @cached_attribute
     def sums_above_and_means(self) -> tuple[Array, Array]:
-        """For "size": for each node the sum of the terms of the nodes above it, and the mean log size of each tree."""
+        """For "size": for each node a sum over the nodes above it, and the mean log size of each tree.
+
+        The sum is that of the terms of the log size that are the same for all rows inside the boxes of these nodes; see
+        `engine/box_scores_static.py`.
+        """
         sums_above, means = np.empty(self.trees.parents.shape), np.empty(self.trees.heads.size)
         write_sums_above_and_means(self.trees, self.weights, sums_above, means)
         return sums_above, means

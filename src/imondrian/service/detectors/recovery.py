@@ -93,7 +93,7 @@ def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, probl
 def _with_backlog(folder: Folder, record: StoredDetector, error: StoreError) -> AppliedState:
     """Return the state of the last snapshot; the entries after it are its backlog, which the worker applies later.
 
-    Raise the error again unless its cause was that keys could not be moved to the disk, and no entry is damaged.
+    Raise the error again if an entry is damaged, or if the cause is not that keys could not be moved to the disk.
     """
     state = _start_state(folder, record, [])
     entries = folder.store.entries_after(record.id, state.entry_number)
