@@ -79,7 +79,7 @@ class LabelRule(NamedTuple):
 
     value: float  # parameter of the rule: a probability, a share or a score
     growth: float  # factor between the weights of successive scores in the histogram
-    run_weight: float  # weight of a surprising score that follows another one
+    run_weight: float  # weight of a surprising score that continues a run of them, see `surprise.py`
     warm_up: int  # number of scored rows before any row is labelled as an anomaly
 
 

@@ -12,7 +12,8 @@ from imondrian.models.member_arrays import Layout
 
 # columns whose names in files differ from those in memory
 _COLUMN_NAMES = {"hash_key": "lot", "typical_log_size": "level"}
-_STORED = {name: field for name, field in FIELDS.items() if name != "rows"}  # `rows` is empty: no shared points
+# `rows` is left out: it is empty unless trees share their points, which they do only in memory, not in files
+_STORED = {name: field for name, field in FIELDS.items() if name != "rows"}
 
 
 class TableSizes(NamedTuple):

@@ -134,7 +134,7 @@ def watch(  # noqa: PLR0913
         Columns of numbers, text and booleans, or one column of arrays or vectors. Text and booleans are categories.
     window, max_samples, n_trees : int or "preset", default="preset"
         As in `StreamDetector`. By default 256, 64 and 24, because there is one detector for each key. With the preset
-        "series", the defaults are those of `StreamDetector`: a key with one feature needs 15 MB, so choose a smaller
+        "series", the defaults are those of `StreamDetector`: a key with one feature needs 13 MB, so choose a smaller
         window if there are many keys.
     threshold, preset, kind, scale
         As in `StreamDetector`. The preset "series" uses the times in `time`, with the hour in the time zone of the

@@ -64,9 +64,8 @@ class WatchInput:
         self._console = console
         self._parser: Parser | None = None
         self._header: bytes | None = None
-        self._repeated_header: bytes | None = (
-            None  # later lines equal to it are skipped; None: only at the start of a file
-        )
+        # lines equal to it are skipped wherever they are; None: a header is skipped only at the start of a file
+        self._repeated_header: bytes | None = None
         self._is_at_start = True  # True: the next line is the first of a file, and may be a header
         self._lines: Lines | None = None
         self.is_stopped = False
