@@ -17,9 +17,9 @@ _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2
 def read(source: Source, where: str, label: str) -> Content:
     """Read a table with labels in one column.
 
-    The labels are in the column that the argument `label` names, in lower case. If there is no such column, they are in
-    the column "y" or "label", or else in the last one. The case of the header is ignored. The first line is a header if
-    any of its cells is not a number.
+    The argument `label` is the name of the column of labels, in lower case; the case of the header is ignored. If there
+    is no such column, the labels are in the column "y" or "label", or else in the last one. The first line is a header
+    if any of its cells is not a number.
     """
     with open_source(source) as file:
         data = file.read()
