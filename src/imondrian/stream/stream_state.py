@@ -193,7 +193,7 @@ class StreamState:
         return rule.value if rule.name == SURPRISE else _DEFAULT_LEVEL
 
     def count_row(self, score: float, surprise: float) -> None:
-        """Count the score of one row that the forest was shown and at which the window took no step.
+        """Count the score of one row that the forest was shown, if there is no `Step` after it (an update of weights).
 
         The row must neither be an alarm nor end a run of alarms.
         """
@@ -260,7 +260,7 @@ class StreamState:
             raise ValueError(f"row {last} is mentioned, but only {self.n_seen} have been seen.")
 
     def _update_monitor(self, scores: Array, steps: list[Step]) -> None:
-        """Pass the scores to the drift monitor, whose blocks are the rows between two steps of a full window."""
+        """Pass the scores to the drift monitor. A block is the rows between two steps (see `Step`) of a full window."""
         first = 0
         for step in steps:
             self.monitor.count(scores[first : step.n_rows])
