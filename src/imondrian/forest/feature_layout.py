@@ -1,8 +1,8 @@
 """The order of features inside a forest: numbers, then rarities and codes of the categorical features.
 
 Users give rows in their own order. A forest needs two columns for a categorical feature: the rarity of the category,
-and its code, which each tree replaces with a place (see `engine/places.py`). Without categorical features, nothing
-changes and nothing is copied.
+and its code, which each tree replaces with a place (see `engine/places.py`). Without categorical features, rows
+are returned unchanged and are not copied, except by `coded_without_rarities`.
 """
 
 from typing import Any, Self

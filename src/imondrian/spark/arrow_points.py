@@ -20,7 +20,7 @@ from imondrian.spark.point_columns import Features
 def points_of(column: Any, features: Features) -> Array:
     """Return a column of features as a 2-d array: codes for categories, NaN for missing numbers.
 
-    A row whose array or vector does not have one value per feature becomes NaN in all features.
+    In a row whose array or vector does not have one value per feature, all values are missing.
     """
     values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not pa.types.is_struct(values.type):

@@ -35,7 +35,7 @@ def reasons_of_point(
         The point as the forest holds it; see `StreamDetector.next_point`.
     rows : array of shape (n_rows, n_features)
         The rows of the point, oldest first: codes in categorical columns, NaN for missing numbers. With the preset
-        "series", the row whose deviations are the point.
+        "series", the row from which the deviations in the point were computed.
     names : list of str
         Names of the features.
     n : int, default=3
