@@ -75,6 +75,12 @@ def test_a_reason_names_the_rows_of_a_shingle(rows_ago, values, text):
     assert str(Reason("load", 12.0, 0.31, True, expected=(3.0, 4.0), rows_ago=rows_ago, values=values)) == text
 
 
+def test_long_names_and_categories_are_shortened_in_words():
+    reason = Reason("n" * 200, 1.0, 0.5, is_high=False, text="c" * 10**6)
+    assert str(reason) == f"{'n' * 100}... = {'c' * 100}..., 50%"
+    assert reason.value_text == f"{'c' * 100}..."
+
+
 def test_a_category_that_is_not_known_is_left_out():
     assert str(Reason("state", 7.0, 0.31, False, "", Frequency(1, 240), rows_ago=(2, 2))) == (
         "state 2 rows ago (1 in 240), 31%"

@@ -109,6 +109,29 @@ def test_a_category_has_one_code_on_every_path(name):
     assert is_usable.tolist() == [True] * (len(values) - 1) + [False]
 
 
+class CountedName(str):
+    """Text that counts how often it is compared with text that is not the same object."""
+
+    __slots__ = ()
+    n_compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        CountedName.n_compared += 1
+        return str(self) == str(other)
+
+
+@pytest.mark.parametrize("allows_gaps", [False, True])
+def test_the_names_of_a_row_are_compared_in_linear_time(allows_gaps):
+    names = [f"feature {i}" for i in range(2_000)]
+    converter = RowConverter(len(names), None, [], allows_gaps=allows_gaps)
+    converter.point(dict.fromkeys(names, 1.0))
+    row = {CountedName(name): 2.0 for name in reversed(names)}
+    CountedName.n_compared = 0
+    assert (converter.point(row) == 2.0).all()
+    assert CountedName.n_compared < 10 * len(names)
+
+
 @pytest.mark.parametrize("make", [IsolationMondrianForest, IMForest])
 def test_large_integers_in_lists_are_different_categories(make):
     """An array of a row of lists would be floats, which do not have as many digits."""

@@ -117,6 +117,14 @@ def test_a_new_file_has_the_usual_mode(tmp_path):
     assert path.stat().st_mode == plain.stat().st_mode
 
 
+def test_saving_never_changes_the_umask(tmp_path, monkeypatch):
+    """It holds for all threads, and an interruption must not leave it changed."""
+    monkeypatch.delattr("os.umask")
+    path = saved(tmp_path, MondrianForest(n_trees=1).build(X))
+    path.chmod(0o640)
+    assert saved(tmp_path, MondrianForest(n_trees=2).build(X)).stat().st_mode & 0o777 == 0o640
+
+
 # -- interrupted saves ------------------------------------------------------------------------------------------
 
 

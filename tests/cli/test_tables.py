@@ -245,6 +245,20 @@ def test_a_quote_that_is_not_closed_is_an_error_in_one_line(folder):
     assert "row 11 has a field whose opening quote is not closed" in folder.fails("detect", "unclosed.csv")
 
 
+def test_a_long_cell_is_shortened_on_the_terminal_only(folder):
+    """The time to lay out a cell on the terminal grows with the square of its length."""
+    long = "x" * 2**20
+    rows = [f"{i},a" for i in range(50)]
+    folder.write("long.csv", "\n".join(["x,note", *rows, f"1,{long}", *rows]))
+    printed = folder.run("detect", "long.csv", *QUICK).stdout
+    assert "note = xxxxxxxxxxxx" in printed
+    assert detect(folder, "long.csv")["highest"][0]["explanation"][0]["value"] == long
+    printed_ids = folder.run("detect", "long.csv", "--id", "note", "--top", "101", *QUICK).stdout
+    assert f"{long[:100]}..." in printed_ids
+    assert long in [row["id"] for row in detect(folder, "long.csv", "--id", "note", "--top", "101")["highest"]]
+    assert max(len(printed), len(printed_ids)) < 50_000
+
+
 def test_quoted_newlines_and_one_category_are_read(folder):
     rows = [f'"first\nsecond {i}",same,{i * i % 97}' for i in range(60)]
     folder.write("newlines.csv", "\n".join(["note,kind,a", *rows]))

@@ -88,6 +88,30 @@ def test_keys_of_an_interrupted_call_move_between_memory_and_store_without_loss(
     assert len(reached) > 2
 
 
+def test_an_interrupted_first_move_to_the_store_never_brings_an_old_state_back(tmp_path):
+    """The key that was being moved stays in memory, learns, and is saved; later it leaves memory."""
+    n, rows = iter(range(1000)), rows_with_anomalies(130)
+
+    def new():
+        fleet = new_fleet(**SETTINGS, max_bytes=2 * BYTES, store=tmp_path / f"{next(n)}.db")
+        fleet.process_many(["A"] * 40 + ["B"] * 40, np.vstack([rows[:40], rows[:40]]))
+        return fleet
+
+    reference = new_fleet(**SETTINGS)
+    reference.process_many(["A"] * 80, rows[:80])
+    expected = reference.process_many(["A"] * 50, rows[80:])
+    move = partial(interruptions.interrupted, files=("fleet/key_store.py",), n_lines=1000)
+    for fleet in move(new, lambda fleet: fleet.process_many(["C"] * 10, rows[:10])):
+        fleet.process_many(["A"] * 40, rows[40:80])
+        fleet.save()
+        fleet.process_many(["B", "C", "D", "E"] * 10, np.repeat(rows[:10], 4, axis=0))
+        assert fleet.n_rows_of("A") == 80
+        fleet.save()
+        fleet.close()
+        with Fleet.load(fleet._state.table.store.path) as loaded:
+            assert_same(loaded.process_many(["A"] * 50, rows[80:]), expected)
+
+
 def test_an_interrupted_row_is_processed_or_not_at_all():
     expected = Expected()
     for fleet in interrupted(

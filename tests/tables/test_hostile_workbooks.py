@@ -1,5 +1,6 @@
 """Hostile and damaged workbooks: each is read, or refused with an error, in bounded memory."""
 
+import gzip
 import io
 import os
 import re
@@ -198,6 +199,21 @@ def test_a_very_long_name_of_a_sheet_is_read(tmp_path):
 
 
 # -- damaged files ------------------------------------------------------------------------------------------------
+
+
+def test_a_workbook_is_decompressed_up_to_a_limit(tmp_path, monkeypatch):
+    path = tmp_path / "t.xlsx.gz"
+    path.write_bytes(gzip.compress(workbook({"s": []}) + bytes(10**6)))
+    monkeypatch.setattr("imondrian.tables.table_reader._MAX_WORKBOOK_BYTES", 10**5)
+    table = Table(str(path))
+    monkeypatch.setattr(table._file, "read", lambda n_bytes, read=table._file.read: read(in_limit(n_bytes)))
+    with pytest.raises(InvalidInputError, match="a workbook may have at most"):
+        table.read_all()
+
+
+def in_limit(n_bytes):
+    assert 0 <= n_bytes <= 10**5 + 1
+    return n_bytes
 
 
 def test_damaged_workbooks_are_refused(tmp_path):

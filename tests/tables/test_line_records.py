@@ -1,6 +1,8 @@
 """Lines are parsed into records, and records are written back verbatim."""
 
 import json
+import math
+import tracemalloc
 
 import polars as pl
 import pytest
@@ -178,6 +180,18 @@ def test_a_json_value_is_written_back_verbatim(literal):
     record = parse_json_line(f'{{"b": 1,"a" : {literal}}}'.encode())
     assert json_members(record, {"a"}) == f'"b": 1,"a" : {literal}'
     assert json_members(record, {"a"}, {"b"}) == f'"a" : {literal}'
+
+
+@pytest.mark.parametrize("text", ["x" * 2**20, '\\\\"' * 2**19])
+def test_a_long_text_in_a_line_takes_a_small_multiple_of_its_length_in_memory(text):
+    line = json.dumps({"a": [[]] * 101, "b": text, "c": math.nan}).encode()
+    tracemalloc.start()
+    record = parse_json_line(line)
+    written = json_members(record, set())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert json.loads("{" + written + "}") == {"a": [[]] * 101, "b": text, "c": None}
+    assert peak < 16 * len(line)
 
 
 def test_nan_and_infinity_become_null():

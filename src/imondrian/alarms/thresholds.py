@@ -293,8 +293,8 @@ class StreamingThreshold:
     def use_rule(self, rule: Rule) -> None:
         """Use another rule from now on; the scores counted so far remain.
 
-        "kmeans" and "top 5%" count every score fully; the other rules give less weight to all but the first surprising
-        score of a run (see `engine/surprise.py`).
+        "kmeans" and "top 5%" count every score fully. With the other rules, the first surprising score of a run counts
+        fully, and its later surprising scores have less weight (see `engine/surprise.py`).
         """
         self.rule, self._cached = rule, (-1.0, 0.0)
         self.run_weight = FULL_WEIGHT if rule.name in (KMEANS, SHARE) else RUN_WEIGHT

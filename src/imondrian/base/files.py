@@ -22,11 +22,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with target.open("wb") as file:
             yield file
         return
-    with (
-        _errors_that_name(path, target),
-        replacement(target) as temporary,
-        open(temporary, "x+b", opener=_open_private) as file,
-    ):
+    with _errors_that_name(path, target), replacement(target) as temporary, temporary.open("r+b") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
@@ -45,14 +41,17 @@ def _errors_that_name(path: str | os.PathLike[str], target: Path) -> Iterator[No
 
 @contextmanager
 def replacement(path: Path) -> Iterator[Path]:
-    """Yield the path of a temporary file, which replaces `path` on success and is deleted on failure.
+    """Yield the path of an empty temporary file, which replaces `path` on success and is deleted on failure.
 
-    The caller creates the file and syncs it.
+    The caller writes and syncs the file. It keeps the permissions of the file that it replaces; until then, only its
+    owner can read it.
     """
     temporary = path.parent / f"{_temporary_start(path)}{secrets.token_hex(8)}"
     try:  # entered before the file exists, so that an interruption always deletes it
+        _create(temporary, 0o600 if path.exists() else 0o666)
         yield temporary
-        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else _default_mode())
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o777)
         temporary.replace(path)
     except BaseException:
         with suppress(OSError):
@@ -81,15 +80,9 @@ def real_path(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _default_mode() -> int:
-    """Return the usual mode of a new file; the temporary file is created readable only by its owner."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+def _create(path: Path, mode: int) -> None:
+    """Create an empty file with these permissions, less those of the umask."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
 
 
 def _sync_folder(folder: Path) -> None:

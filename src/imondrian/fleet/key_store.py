@@ -76,7 +76,7 @@ class KeyStore:
         self._spill_path = self.path.with_name(self.path.name + _SPILL)
         self._removed: set[bytes] = set()  # keys forgotten since the last save, encoded
         self._process, self._is_locked = os.getpid(), False
-        self._has_spilled, self.unused_bytes = False, 0
+        self._has_spill_table, self.unused_bytes = False, 0
         self._file = (0, 0)  # device and inode
         self._base = sqlite3.connect(":memory:")  # until the file is opened
 
@@ -195,15 +195,16 @@ class KeyStore:
     @property
     def _tables(self) -> tuple[str, ...]:
         """The tables that have states of keys, the latest ones first."""
-        return ("spill.spilled", "saved") if self._has_spilled else ("saved",)
+        return ("spill.spilled", "saved") if self._has_spill_table else ("saved",)
 
     def spill(self, states: Iterable[tuple[Key, bytes]]) -> None:
         """Store the states of keys that leave memory."""
         rows = [(encoded_key(key), state) for key, state in states]
         with self._errors(), self._transaction():
             self._base.execute(_SPILL_TABLE)  # not in `open`, so that a store can be opened on a full disk
+        self._has_spill_table = True  # before there are rows: an interruption must not hide them
+        with self._errors(), self._transaction():
             self._base.executemany("INSERT OR REPLACE INTO spill.spilled VALUES (?, ?)", rows)
-        self._has_spilled = True
         self._count_unused_bytes()
         self._removed.difference_update(key for key, _ in rows)
 
@@ -215,18 +216,18 @@ class KeyStore:
         """Save the fleet: the common state, these states, and the spilled states. Other keys must not have changed."""
         values = [("header", common.header), ("common", common.forest)]
         removed = [(key,) for key in self._removed]
-        if self._has_spilled:
+        if self._has_spill_table:
             with self._errors(), self._transaction():
                 self._base.executemany("DELETE FROM spill.spilled WHERE key = ?", removed)
         with self._errors(), self._transaction():
             self._base.executemany("DELETE FROM saved WHERE key = ?", removed)
-            if self._has_spilled:
+            if self._has_spill_table:
                 self._base.execute("INSERT OR REPLACE INTO saved SELECT key, state FROM spill.spilled")
             rows = ((encoded_key(key), state) for key, state in states)
             self._base.executemany("INSERT OR REPLACE INTO saved VALUES (?, ?)", rows)
             self._base.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
         self._removed.clear()
-        if self._has_spilled:
+        if self._has_spill_table:
             with self._errors(), self._transaction():
                 self._base.execute("DELETE FROM spill.spilled")
             self._count_unused_bytes()

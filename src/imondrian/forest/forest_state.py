@@ -157,8 +157,8 @@ class ForestState:
         if self.sampler.limit == NO_LIMIT and points.shape[0] > MAX_POINTS:
             raise _too_many_points(points.shape[0])
         latest = points[-self.sampler.n_latest :]
-        needs_no_copy = self.sampler.draws_copies(points.shape[0]) and not self.layout.categorical
-        rows = latest if needs_no_copy else self.owned(latest)
+        needs_copy = self.sampler.needs_owned_rows(points.shape[0]) or bool(self.layout.categorical)
+        rows = self.owned(latest) if needs_copy else latest
         self.sampler.build(self.trees, rows, points.shape[0], self.scale, on_trees)
         if not are_valid_moments(self.scale.moments, 0):
             raise InvalidInputError("X was changed while it was being read.")

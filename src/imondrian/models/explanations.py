@@ -9,10 +9,12 @@ import numpy as np
 from imondrian.base.categories import MISSING_CODE
 from imondrian.base.column_names import NO_NAME
 from imondrian.base.option_types import View
+from imondrian.base.shortening import shortened
 from imondrian.engine.jit import Array
 from imondrian.forest.mondrian_forest import MondrianForest
 
 MISSING_TEXT = "missing"
+MAX_SHOWN_LENGTH = 100  # characters of a name or a category in words
 _MIN_SHARE = 0.05  # features with a smaller share are not named, except the first
 _EXACT = 2.0**53  # floats below this represent integers exactly
 _RANGE_DIGITS, _MAX_DIGITS = 3, 6  # least and greatest number of significant digits of the bounds of a range
@@ -55,7 +57,7 @@ class Reason(NamedTuple):
     def name(self) -> str:
         """The feature with its rows, such as "load", "load 1 row ago", "load 2 to 5 rows ago"."""
         latest, earliest = self.rows_ago
-        name = self.feature or NO_NAME
+        name = shortened(self.feature, MAX_SHOWN_LENGTH) or NO_NAME
         if earliest == 0:
             return name
         if latest == 0:
@@ -81,7 +83,7 @@ class Reason(NamedTuple):
 
     @property
     def value_text(self) -> str:
-        """The category, or the number as text with six significant digits; an integer with all its digits."""
+        """The category, shortened if it is long, or the number: an integer with all digits, others with six."""
         return self._value_text("")
 
     @property
@@ -103,7 +105,7 @@ class Reason(NamedTuple):
 
     def _value_text(self, separator: str) -> str:
         if self.text is not None:
-            return self.text
+            return shortened(self.text, MAX_SHOWN_LENGTH)
         numbers = (self.value,) if self.values is None else dict.fromkeys(self.values)
         return " to ".join(_number_text(number, separator) for number in numbers)
 

@@ -221,12 +221,15 @@ class RowConverter:
             if len(present) != self.n_features:
                 raise InvalidInputError(f"x has {len(present)} features, but there should be {self.n_features}.")
             _check_all_present(self._categorical_names, present)
-            return [*self._categorical_names, *(name for name in present if name not in self._categorical_names)]
-        if not self._allows_gaps:
-            _check_all_present(self.names, present)
-        for name in present:
-            if name not in self.names:
-                raise InvalidInputError(f"x has a feature {name!r} that earlier rows do not have.")
+            categorical = set(self._categorical_names)
+            return [*self._categorical_names, *(name for name in present if name not in categorical)]
+        if present != self.names:
+            if not self._allows_gaps:
+                _check_all_present(self.names, present)
+            known = set(self.names)
+            for name in present:
+                if name not in known:
+                    raise InvalidInputError(f"x has a feature {name!r} that earlier rows do not have.")
         return self.names
 
 
@@ -246,8 +249,9 @@ def _is_float(value: Any) -> bool:
 
 
 def _check_all_present(names: list[Any], present: list[Any]) -> None:
+    in_row = set(present)
     for name in names:
-        if name not in present:
+        if name not in in_row:
             raise InvalidInputError(f"x has no feature {name!r}.")
 
 

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from imondrian.base.shortening import shortened
+
 BOOLEANS = {"true": 1.0, "false": 0.0}  # in any mixture of lower and upper case
 MISSING_TEXTS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", "?")
 _MAX_SHOWN_LENGTH = 60  # characters of a value in an error message
@@ -87,8 +89,7 @@ def as_integers_or_floats(cells: pl.Series) -> pl.Series:
 
 def shown(value: object) -> str:
     """Return a value for an error message, shortened if it is long."""
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}..."
+    return shortened(repr(value), _MAX_SHOWN_LENGTH)
 
 
 def _as_numbers(cells: pl.Series) -> pl.Series:

@@ -8,7 +8,8 @@ from typing import Any
 from imondrian.base.errors import InvalidInputError
 
 MAX_DEPTH = 100  # levels of nested arrays and objects; Python's own limit depends on the depth of the caller
-_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)  # also a string without an end
+OPEN_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+'  # up to the closing quote; possessive, to need constant memory
+_STRING_OR_BRACKET = re.compile(rf'{OPEN_STRING}"?|[\[\]{{}}]', re.DOTALL)  # also a string without an end
 
 
 def decode_json(text: str) -> Any:

@@ -33,6 +33,7 @@ STANDARD_INPUT = "-"
 FrameAndShare = tuple[pl.DataFrame, float]  # some rows, and the share of the table that has been read
 _START_BYTES = 2**13  # read before the format is decided
 _GZIP = b"\x1f\x8b"
+_MAX_WORKBOOK_BYTES = 2**30  # decompressed, if it is compressed with gzip
 
 
 class TableBatch(NamedTuple):
@@ -226,9 +227,11 @@ def _read_text(table: Table, parse: Callable[[TextSource], Iterator[pl.DataFrame
 
 
 def _read_workbook(table: Table) -> Iterator[FrameAndShare]:
-    layout = table.layout
-    content = WorkbookSource(table.name, table.read(), table.facts, layout.sheet, layout.has_header, layout.skip_lines)
-    yield read_sheet(content), 1.0
+    layout, content = table.layout, table.read(_MAX_WORKBOOK_BYTES + 1)
+    if len(content) > _MAX_WORKBOOK_BYTES:
+        raise InvalidInputError(f"{table.name}: a workbook may have at most {_MAX_WORKBOOK_BYTES >> 30} GiB.")
+    source = WorkbookSource(table.name, content, table.facts, layout.sheet, layout.has_header, layout.skip_lines)
+    yield read_sheet(source), 1.0
 
 
 def _read_parquet(table: Table) -> Iterator[FrameAndShare]:

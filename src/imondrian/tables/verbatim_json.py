@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 
+from imondrian.tables.checked_json import OPEN_STRING
 from imondrian.tables.line_records import Record, Values, number_or_none
 
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?").fullmatch
@@ -16,7 +17,7 @@ _ORDINARY_NUMBERS = re.compile(  # one JSON number per line; all are finite, sin
 ).fullmatch
 _LEADING_ZEROS = re.compile(r"^(-?)0+(?=[0-9])")
 _GAP = re.compile(r"[ \t\r\n,:]*").match  # between keys and values
-_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
+_STRING_OR_CONSTANT = re.compile(rf'{OPEN_STRING}"|-?Infinity|NaN')
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)  # finds the ends of values; numbers may have any length
 
 

@@ -8,10 +8,11 @@ import polars as pl
 
 from imondrian.alarms.thresholds import FIXED, KMEANS, SHARE, Rule
 from imondrian.base.column_names import EXPLANATION, LABEL, NO_NAME, ROW, SCORE, SURPRISE
+from imondrian.base.shortening import shortened
 from imondrian.cli.console import escaped, print_facts
 from imondrian.cli.detect.scored_rows import ScoredRows
 from imondrian.engine.jit import Array
-from imondrian.models.explanations import ExplainedRow, Reason
+from imondrian.models.explanations import MAX_SHOWN_LENGTH, ExplainedRow, Reason
 from imondrian.models.fitted_model import FittedModel
 from imondrian.tables.feature_columns import FeatureColumn
 from imondrian.tables.table_reader import Table
@@ -230,7 +231,7 @@ def print_rows(rows: list[ExplainedRow], console: Any) -> None:
     for row in rows:
         results = f"{row.score:.3f}", f"{row.surprise:.1f}", "yes" if row.is_anomaly else "no"
         marked = [f"[bold red]{text}[/]" if row.is_anomaly else text for text in results]
-        cells = [escaped(getattr(row, name) or "") for name in shown]
+        cells = [escaped(shortened(getattr(row, name) or "", MAX_SHOWN_LENGTH)) for name in shown]
         table.add_row(str(row.row), *marked, *cells, escaped("; ".join(map(str, row.explanation))))
     console.print(table)
 

@@ -70,9 +70,9 @@ class Reservoir:
         """Return False: the trees never share points."""
         return False
 
-    def draws_copies(self, n_rows: int) -> bool:
-        """Return True if there are at least `limit` rows."""
-        return n_rows >= self.limit
+    def needs_owned_rows(self, n_rows: int) -> bool:
+        """Return False for `limit` rows or more: then `build` copies the sample of each tree, and checks it."""
+        return n_rows < self.limit
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
         """Build every tree on its own sample of the rows of X."""

@@ -127,11 +127,8 @@ class Sampler(Protocol):
     def share_points(self, trees: Trees, sharing: Trees) -> bool:
         """Write the points of `trees` to the table of `sharing`, or return False; see `sharing_trees`."""
 
-    def draws_copies(self, n_rows: int) -> bool:
-        """Return True if `build`, given n_rows rows, copies the sample of each tree and checks the copy.
-
-        Then the caller need not copy the rows: another thread may change them meanwhile.
-        """
+    def needs_owned_rows(self, n_rows: int) -> bool:
+        """Return True if `build` must get n_rows rows as a copy, which no other thread can change."""
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
         """Build the trees, empty so far, on n_rows rows; X contains the latest of them or, without a window, all."""

@@ -121,9 +121,9 @@ class Window:
         """Write the points of `trees` to `sharing`, which `sharing_trees` made from them; False if it is impossible."""
         return bool(share_points(trees, sharing, self.ring, self.number, self.selection))
 
-    def draws_copies(self, n_rows: int) -> bool:
-        """Return False: `build` writes rows to the ring unchecked, so it needs a copy that no one else can change."""
-        return False
+    def needs_owned_rows(self, n_rows: int) -> bool:
+        """Return True: `build` writes rows to the ring without checking them again."""
+        return True
 
     def build(self, trees: Trees, X: Array, n_rows: int, scale: Scale, on_trees: OnTrees) -> None:
         """Build every tree on its share of the rows of X, the latest of n_rows rows, as if all had been shown."""

@@ -14,6 +14,7 @@ import numpy as np
 from imondrian.base.categories import MISSING_CODE, category_code, category_text, distinct_key
 from imondrian.base.defaults import SERIES
 from imondrian.base.errors import InvalidInputError
+from imondrian.base.shortening import shortened
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import MAX_VALUE
 from imondrian.forest.inputs import as_points, as_points_with_gaps
@@ -320,7 +321,6 @@ def _is_huge(value: Any) -> bool:
 def shown_value(value: Any) -> str:
     """Return a value as JSON, shortened, for an error message."""
     try:
-        text = json.dumps(value)
+        return shortened(json.dumps(value), _MAX_VALUE_LENGTH)
     except RecursionError:  # less nesting can be written than read
         return "deeply nested"
-    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."
