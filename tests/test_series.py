@@ -435,6 +435,7 @@ def test_several_values_have_two_deviations_each():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"n_features": 8_001}, "n_features must be between 1 and 8000"),
         ({"shingle": 2}, "shingle is 2"),
         ({"categorical": [0]}, "categorical is"),
         ({"categorical": None}, "categorical"),
@@ -444,7 +445,17 @@ def test_several_values_have_two_deviations_each():
 )
 def test_settings_that_do_not_go_together_with_the_preset(settings, message):
     with pytest.raises(InvalidInputError, match=message):
-        StreamDetector(2, preset="series", **settings)
+        StreamDetector(preset="series", **{"n_features": 2} | settings)
+
+
+def test_the_widest_series_can_be_saved():
+    names = [f"feature {j}" for j in range(8_000)]
+    detector = StreamDetector(len(names), **SMALL | {"window": 24, "n_trees": 1, "warm_up": 0, "threshold": 0.4})
+    rows = np.random.default_rng(0).normal(size=(30, len(names)))
+    for i, row in enumerate(rows):
+        detector.process(dict(zip(names, row, strict=True)), HOUR * i)
+    restored = from_bytes(to_bytes(detector))
+    assert restored.feature_names == names
 
 
 def test_estimators_do_not_have_this_preset():

@@ -18,6 +18,7 @@ from imondrian.forest.scores import score_kind
 from imondrian.rows.mixed_tables import column_indices
 from imondrian.stream.row_layout import RowLayout
 
+_MAX_SERIES_FEATURES = 8_000  # the header of a model file has about 53 values for each of them, and may have 524,288
 _FORMER_NAMES = {"n_estimators": "n_trees", "score": "kind"}  # in older model files
 
 
@@ -63,12 +64,13 @@ def checked_parameters(  # noqa: PLR0913
         "rules": checked_rules(rules),
     }
     if preset == SERIES:
-        _check_series(**{name: parameters[name] for name in ("shingle", "categorical", "missing")})
+        _check_series(**{name: parameters[name] for name in ("n_features", "shingle", "categorical", "missing")})
     return parameters
 
 
-def _check_series(shingle: int, categorical: list[Any], missing: str) -> None:
+def _check_series(n_features: int, shingle: int, categorical: list[Any], missing: str) -> None:
     """Raise InvalidInputError if these arguments cannot be combined with the preset "series"."""
+    as_count(n_features, "With the preset 'series', n_features", 1, _MAX_SERIES_FEATURES)
     if shingle != 1:
         raise InvalidInputError(f"The preset 'series' has no shingles, but shingle is {shingle!r}.")
     if categorical:
