@@ -36,6 +36,8 @@ class Attack(NamedTuple):
     run: Callable[[int], None]  # called with the port of the service
     is_large: bool = False  # attacks a large detector
     n_features: int = 2
+    feature: str = "x"  # how the names of the features begin
+    n_detectors: int = 1  # the first is attacked
 
 
 def connect(port: int) -> socket.socket:
@@ -120,6 +122,21 @@ def readers(n: int, path: str) -> Callable[[int], None]:
     return lambda port: in_threads(n, lambda: read(port))
 
 
+def explainers(n: int, n_points: int, n_features: int) -> Callable[[int], None]:
+    """Request explanations of points from n connections, again and again, and read the responses."""
+    points = np.random.default_rng(0).normal(size=(n_points, n_features)).tolist()
+    message = request("POST", "/detectors/a/explanations", {"points": points})
+    message = message.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+
+    def explain(port: int) -> None:
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            send(port, [message], end)
+
+    return lambda port: in_threads(n, lambda: explain(port))
+
+
+LONG_NAME = "\N{EVERGREEN TREE}" * 250
 ATTACKS = (
     Attack("nothing", lambda _: time.sleep(SECONDS / 3)),
     Attack("100 MB of header lines, one header of 100 MB, or a URL of 200 MB", heads),
@@ -145,6 +162,22 @@ ATTACKS = (
         is_large=True,
     ),
     Attack("1,100 idle connections", stalled(1_100, [])),
+    Attack(
+        "ten that explain 100 points of 1,000 features, again and again", explainers(10, 100, 1_000), n_features=1_000
+    ),
+    Attack(
+        "ten that explain 16 points of 1,000 features with names of 1 kB",
+        explainers(10, 16, 1_000),
+        n_features=1_000,
+        feature=LONG_NAME,
+    ),
+    Attack(
+        "four readers of the list of 300 detectors with such names",
+        readers(4, "/detectors"),
+        n_features=1_000,
+        feature=LONG_NAME,
+        n_detectors=300,
+    ),
 )
 
 
@@ -168,16 +201,17 @@ def memory(process: int, field: str) -> float:
 
 
 def prepare(port: int, attack: Attack) -> None:
-    """Create the attacked detector."""
+    """Create the detectors, and let the first learn some points."""
     sizes = {"window": 10_000, "max_samples": 1_024, "n_trees": 200} if attack.is_large else {"n_trees": 10}
     n_features = 20 if attack.is_large else attack.n_features
-    features = [f"x{i}" for i in range(n_features)]
-    created = {"features": features, **sizes}
+    created = {"features": [f"{attack.feature}{i}" for i in range(n_features)], **sizes}
+    others = [("PUT", f"/detectors/a{i}", created) for i in range(1, attack.n_detectors)]
     n_rows = 2_000 if attack.is_large else 20
     points = np.random.default_rng(0).normal(size=(n_rows, n_features)).tolist()
-    for method, path, body in (("PUT", "", created), ("POST", "/points", {"points": points})):
+    first = ("PUT", "/detectors/a", created), ("POST", "/detectors/a/points", {"points": points})
+    for method, path, body in (*first, *others):
         with connect(port) as connection:
-            connection.sendall(request(method, f"/detectors/a{path}", body))
+            connection.sendall(request(method, path, body))
             status = connection.recv(MIB).split(b"\r\n", 1)[0]
             if b" 20" not in status:
                 raise SystemExit(f"{method} {path}: {status.decode()}")

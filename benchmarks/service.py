@@ -68,7 +68,7 @@ def cpu_of_posts(process: int, port: int, requests: list[bytes], n_connections: 
 
 def request(method: str, path: str, content: object) -> bytes:
     """Return an HTTP request as bytes."""
-    body = json.dumps(content).encode()
+    body = json.dumps(content, ensure_ascii=False).encode()
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )

@@ -69,7 +69,8 @@ def test_documented_limits_match_the_code():
         (
             f"| points | {limits.points_per_request:,}, or fewer if points x trees x values of a point would exceed"
             f" 10^{math.log10(limits.values_per_request):.0f}; {limits.explained_points:,} to explain,"
-            f" with {limits.explained_values:,} values |"
+            f" with {limits.explained_values:,} values (and fewer if the names of the features take more than"
+            f" {limits.explained_name_bytes // MIB} MiB for all these points) |"
         ),
         f"| name | {limits.name_length} characters",
         f"| features | {limits.features:,}, with names of {limits.feature_length} characters |",
@@ -77,7 +78,7 @@ def test_documented_limits_match_the_code():
         f"at most {retention.history_values:,} values, and {retention.history_label_bytes // MIB} MiB of categories",
         (
             f"| detectors | {limits.detectors:,}, of {limits.detector_bytes // MIB} MiB each,"
-            f" {limits.total_bytes // 2**30} GiB together (`--max-memory`"
+            f" {limits.total_bytes // 2**30} GiB together, with the names of their features (`--max-memory`"
         ),
         f"| keys | {limits.keys:,} of a detector, of {MAX_KEY_LENGTH} characters; {limits.keys_per_read:,} in a ",
         f"| memory for requests | {limits.memory_bytes // 2**30} GiB together",
@@ -95,7 +96,8 @@ def test_documented_limits_match_the_code():
         f"to the end | {connection_limits.grace_seconds} s",
         f"{limits.waiting_points:,} points in {limits.waiting_requests:,}",
         f"latest {retention.history:,} rows",
-        f"last {retention.replies:,} replies",
+        f"last {retention.replies:,} replies, or fewer if they exceed {retention.reply_bytes // MIB} MB",
+        f"an eighth of `--max-memory` ({limits.reply_bytes // MIB} MiB by default)",
         f"after {retention.points_between_snapshots:,} points, {retention.bytes_between_snapshots // 2**20} MB",
         f"or {retention.requests_between_snapshots:,} requests that learn no points",
     ):

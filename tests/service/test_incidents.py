@@ -10,6 +10,7 @@ import pytest
 from imondrian.model_files import to_bytes
 from imondrian.service.changes.configuration import DEFAULTS, new_detector
 from imondrian.service.changes.journal import MODEL, POINTS, SETTINGS, Entry
+from imondrian.service.changes.replies import ReplyMemory, SavedReplies
 from imondrian.service.changes.row_labels import Labels
 from imondrian.service.changes.settings import Changes
 from imondrian.service.detectors.registry import Registry
@@ -41,6 +42,10 @@ def bursts(n=600, seed=0):
 
 def shown(registry, name="a"):
     return json.loads(incidents_of([registry.get(name)], 1000).model_dump_json())["incidents"]
+
+
+def state_of(record):
+    return new_state(record, Retention(), SavedReplies(ReplyMemory(0), 0, 0))
 
 
 def events_of(registry):
@@ -155,7 +160,7 @@ def test_what_is_shown_does_not_depend_on_how_entries_are_applied_together(seed)
     X, cuts = bursts(400, seed), np.random.default_rng(seed).integers(1, 400, seed).tolist()
     entries = [Entry(i + 1, POINTS, row.tobytes(), None, 1000.0 + i) for i, row in enumerate(X)]
     record = StoredDetector(1, "a", {**DEFAULTS, **XY, "threshold": 0.05}, 0.0)
-    one, other = new_state(record, Retention()), new_state(record, Retention())
+    one, other = state_of(record), state_of(record)
     for entry in entries:
         one, _ = one.apply([entry])
     for first, end in zip([0, *sorted(cuts)], [*sorted(cuts), 400], strict=True):
@@ -329,7 +334,7 @@ def test_a_large_entry_keeps_only_the_latest_events_in_memory(monkeypatch):
     for module in ("changes.journal", "storage.incident_log"):
         monkeypatch.setattr(f"imondrian.service.{module}.N_EVENTS_KEPT", 5)
     settings, X = many_bursts()
-    state = new_state(StoredDetector(1, "a", {**DEFAULTS, **settings}, 0.0), Retention())
+    state = state_of(StoredDetector(1, "a", {**DEFAULTS, **settings}, 0.0))
     state, _ = state.apply([Entry(1, POINTS, X.tobytes(), None, 1000.0)])
     assert len(state.pending.latest) == 5
     assert state.pending.n_skipped + 5 == state.applier.events.n_events > 100

@@ -326,12 +326,17 @@ def test_a_detector_whose_row_is_unreadable_is_set_aside_with_its_data(killed_fo
 
 
 def test_a_rescue_interrupted_before_its_last_step_is_completed(killed_folder, stream):
-    Registry(killed_folder).close()
+    log = (killed_folder / f"{FILE}-wal").read_bytes()
+    registry = Registry(killed_folder)
+    after = learn(registry.get("a"), stream[330:350], "after")
+    registry.close()
     shutil.copy(killed_folder / FILE, killed_folder / f"{FILE}.rescued")
     (killed_folder / FILE).rename(killed_folder / f"{FILE}.damaged")
+    (killed_folder / f"{FILE}-wal").write_bytes(log)  # of the damaged file
     registry = Registry(killed_folder)
     assert "damaged" in registry.damage_reports[0]
-    assert registry.get("a").worker.summary.n_seen == 330
+    assert registry.get("a").worker.summary.n_seen == 350
+    assert learn(registry.get("a"), stream[330:350], "after") == after
     registry.close()
 
 

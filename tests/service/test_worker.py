@@ -12,7 +12,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.service.changes.configuration import new_detector
 from imondrian.service.changes.journal import FORGET, MODEL, POINTS
-from imondrian.service.changes.replies import Reply, SavedReplies, SavedReply
+from imondrian.service.changes.replies import Reply, ReplyMemory, SavedReplies, SavedReply
 from imondrian.service.detectors.read_copy import ReadCopy
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import (
@@ -483,12 +483,57 @@ def test_a_detector_that_cannot_be_created_leaves_its_name_free(registry, monkey
 
 
 def test_a_newer_reply_replaces_the_one_with_the_same_id():
-    replies = SavedReplies(3, 1000)
-    for number, request in enumerate("acda", start=1):
-        replies.add(SavedReply(number, request, b"", Reply(200, b"1234")))
-    assert [reply.number for reply in replies.since(0)] == [2, 3, 4]
+    replies = SavedReplies(ReplyMemory(10_000), 3, 10_000)
+    for number, request in enumerate("bacda", start=1):
+        replies.add([SavedReply(number, request, b"", Reply(200, b"1234"))])
+    assert [reply.number for reply in replies.since(0)] == [3, 4, 5]
     assert replies.oldest == 2
-    assert replies._n_bytes == 12
+    assert replies.n_bytes == 3 * SavedReply(0, "", b"", Reply(200, b"1234")).n_bytes
+
+
+def saved_reply(number, n_bytes):
+    return SavedReply(number, f"id-{number}", b"", Reply(200, bytes(n_bytes)))
+
+
+def test_the_replies_of_all_detectors_share_one_memory():
+    memory = ReplyMemory(100_000)
+    large, small = SavedReplies(memory, 100, 80_000), SavedReplies(memory, 100, 80_000)
+    large.add(saved_reply(number, 10_000) for number in range(1, 8))  # of 64 MB, 80 kB here, these fit alone
+    small.add(saved_reply(number, 1_000) for number in range(1, 41))
+    assert large.n_bytes + small.n_bytes <= 100_000
+    assert len(small.since(0)) >= 30  # about half of the memory, although they came last
+    assert [reply.number for reply in large.since(0)] == list(range(large.oldest, 8))
+    assert large.oldest > 1
+    assert large.find("id-1", b"") is None
+    assert large.find("id-7", b"").result().content == bytes(10_000)
+    small.add([saved_reply(41, 70_000)])  # more than its share, but its latest
+    assert large.n_bytes + small.n_bytes <= 100_000
+    assert small.since(0)[-1].number == 41
+    assert large.since(0)[-1].number == 7
+    large.add([saved_reply(8, 70_000)])  # even the latest ones do not fit together
+    assert sorted([small.n_bytes, large.n_bytes]) == [0, 70_512]
+    del large
+    small.add(saved_reply(number, 10_000) for number in range(42, 49))
+    assert small.n_bytes > 70_000  # the replies of a removed detector take no memory
+
+
+def test_replies_exceed_the_memory_of_no_service(tmp_path, stream):
+    limits = Limits(total_bytes=2**21)  # 256 KiB for replies
+    registry = Registry(tmp_path, limits)
+    handles = [registry.create(name, XY | {"window": 20, "n_trees": 2})[0] for name in "abcd"]
+    for i in range(10):
+        for handle in handles:
+            learn(handle, stream[i * 60 : i * 60 + 60], f"id-{i}")
+    assert sum(handle.worker._replies.n_bytes for handle in handles) <= limits.reply_bytes
+    latest = [learn(handle, stream[540:600], "id-9") for handle in handles]
+    assert [results[0]["index"] for results in latest] == [540] * 4
+    oldest = [handle.worker._replies.oldest for handle in handles]
+    assert min(oldest) > 1
+    registry.close()
+    again = Registry(tmp_path, limits)
+    assert sum(each.worker._replies.n_bytes for each in again.all()) <= limits.reply_bytes
+    assert [learn(each, stream[540:600], "id-9") for each in again.all()] == latest
+    again.close()
 
 
 def test_refused_requests_do_not_grow_the_journal_without_bound(tmp_path, stream):

@@ -56,12 +56,18 @@ class RequestMemory:
     """The reservations of one request; `close` releases all of them."""
 
     def __init__(self, memory: MemoryBudget) -> None:
-        self._memory, self._n_reserved = memory, 0
+        self._memory, self._n_reserved, self._n_response = memory, 0, 0
 
     def reserve(self, n_bytes: int) -> None:
         """Reserve more bytes, or raise CapacityError."""
         self._memory.reserve(n_bytes)
         self._n_reserved += n_bytes
+
+    def reserve_response(self, n_bytes: int) -> None:
+        """Reserve bytes for the response, which has this length so far, or raise CapacityError."""
+        if n_bytes > self._n_response:
+            self.reserve(n_bytes - self._n_response)
+            self._n_response = n_bytes
 
     def add(self, n_bytes: int) -> None:
         """Count more bytes that are in use already."""

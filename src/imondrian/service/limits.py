@@ -7,9 +7,11 @@ N_EVENTS_KEPT = 10_000  # openings and closings of incidents; the oldest are del
 PER_BYTE_OF_POINTS, PER_BYTE_OF_MODELS = 8, 3  # memory reserved per byte of a body while its request is processed
 KEY_BYTES = 1024  # memory counted for the name and the latest figures of each key, even of keys that are on disk
 PER_SCORED_ROW = 640  # bytes of memory reserved for the result of each learned point, as objects and as JSON
+PER_EXPLAINED_VALUE = 2048  # bytes of memory reserved for the explanation of each value, as an object
 # file descriptors of a detector with a key: its file (opened twice), its second file, for keys that leave memory, and a
 # journal of SQLite
 DESCRIPTORS_PER_KEY_FILE = 4
+REPLY_SHARE = 8  # the saved replies of all detectors may take 1/8 of `total_bytes`, in addition
 COPIES_OF_POINTS = 3  # how many copies of the points to learn are in memory at the same time
 
 
@@ -24,6 +26,7 @@ class Limits(NamedTuple):
     values_per_request: int = 10**9  # points times trees times values of a point: about half a minute of work at most
     explained_points: int = 1_000  # per request
     explained_values: int = 100_000
+    explained_name_bytes: int = 16 * MIB  # of the names of the features of all points explained in a request
     name_length: int = 64
     feature_length: int = 256
     category_length: int = 256
@@ -50,6 +53,11 @@ class Limits(NamedTuple):
     listeners: int = 100  # connections that wait for events
     incidents: int = 1_000  # in a response
     waiting_for_slot: int = 100  # requests that may wait for each kind of slot
+
+    @property
+    def reply_bytes(self) -> int:
+        """Total size of the saved replies of all detectors."""
+        return self.total_bytes // REPLY_SHARE
 
 
 class ConnectionLimits(NamedTuple):

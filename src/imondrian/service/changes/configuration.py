@@ -53,7 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "key": None,
     "max_bytes": None,
 }
-_VALUE_BYTES = 8
+_VALUE_BYTES, _STRING_BYTES, _CHARACTER_BYTES = 8, 76, 4
 MAX_TEXT_LENGTH = 100  # characters of a setting
 _MAX_MARKED_VALUES = 2**26  # values in a window whose gaps are marked: a model file has a bit for each, in its header
 
@@ -120,7 +120,7 @@ def is_valid_name(name: str, limits: Limits) -> bool:
 
 
 def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], int]:
-    """Return a complete, checked configuration, and the number of bytes that its detector needs.
+    """Return a complete, checked configuration, and the number of bytes that its detector needs, with its names.
 
     Parameters
     ----------
@@ -147,7 +147,13 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
     parameters = parameters_of(configuration)  # checks all other settings
     rules = rules_by_name(parameters["rules"], features)
     complete = {**configuration, "threshold": parameters["threshold"], **rules}
-    return complete, keyed_memory_bytes(complete, limits) if is_keyed(complete) else n_bytes
+    n_bytes = keyed_memory_bytes(complete, limits) if is_keyed(complete) else n_bytes
+    return complete, n_bytes + name_bytes(complete)
+
+
+def name_bytes(configuration: dict[str, Any]) -> int:
+    """Return how many bytes of memory the names of the features take at most: they are stored twice."""
+    return sum(2 * (_STRING_BYTES + _CHARACTER_BYTES * len(name)) for name in configuration["features"])
 
 
 def is_keyed(configuration: dict[str, Any]) -> bool:
@@ -189,6 +195,14 @@ def max_points_of(configuration: dict[str, Any], limits: Limits) -> int:
     """Return how many points a request may have; fewer than usual if each takes very long."""
     size = size_of(configuration)
     return max(min(limits.points_per_request, limits.values_per_request // (size.n_trees * size.n_values)), 1)
+
+
+def max_explained_points_of(configuration: dict[str, Any], limits: Limits) -> int:
+    """Return how many points a request may explain; fewer than usual if they have many features or very long names."""
+    features = configuration["features"]
+    n_name_bytes = sum(len(name.encode()) for name in features)
+    by_size = min(limits.explained_values // len(features), limits.explained_name_bytes // n_name_bytes)
+    return max(min(limits.explained_points, by_size), 1)
 
 
 def checked_size(size: MemorySettings, limits: Limits) -> int:

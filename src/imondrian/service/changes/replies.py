@@ -1,9 +1,13 @@
 """Replies to requests that change a detector. They are saved by request id, so that no request is processed twice."""
 
 import json
+import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from concurrent.futures import Future
+from heapq import heapify, heapreplace
 from typing import NamedTuple
+from weakref import WeakSet
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.service.changes.journal import (
@@ -19,6 +23,7 @@ from imondrian.service.changes.journal import (
 from imondrian.service.changes.keyed_rows import LearnedRow
 
 _FLAGS = ("false", "true")
+_BYTES_PER_REPLY = 512  # memory that a reply takes beside its content: its id, its digest and the objects
 
 
 class Reply(NamedTuple):
@@ -35,6 +40,11 @@ class SavedReply(NamedTuple):
     request: str
     request_digest: bytes
     reply: Reply
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that the reply takes."""
+        return _BYTES_PER_REPLY + len(self.reply.content)
 
 
 def reply_to(kind: str, outcome: Outcome | KeyedOutcome) -> Reply:
@@ -76,32 +86,79 @@ class _PendingReply(NamedTuple):
     future: Future[Reply]
 
 
+class ReplyMemory:
+    """The memory that the saved replies of all detectors share; if they exceed it, the oldest replies are dropped.
+
+    They are dropped where most memory is used: each of n detectors can keep at least 1/n of the memory. The latest
+    reply of a detector is dropped only if the latest replies alone exceed the memory.
+
+    Parameters
+    ----------
+    max_bytes : int
+        The maximum total size of all saved replies.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self.lock = max_bytes, threading.Lock()
+        self._detectors = WeakSet[SavedReplies]()  # the replies of a removed detector leave it by themselves
+
+    def register(self, replies: "SavedReplies") -> None:
+        """Count the replies of one more detector."""
+        with self.lock:
+            self._detectors.add(replies)
+
+    def make_room(self) -> None:
+        """Drop replies until all together fit; the caller holds the lock."""
+        n_too_many = sum(each.n_bytes for each in self._detectors) - self._max_bytes
+        if n_too_many <= 0:
+            return
+        largest_first = [(each.priority, i, each) for i, each in enumerate(self._detectors)]
+        heapify(largest_first)
+        while n_too_many > 0:
+            _, i, largest = largest_first[0]
+            n_too_many -= largest.drop_oldest()
+            heapreplace(largest_first, (largest.priority, i, largest))
+
+
 class SavedReplies:
     """Replies by request id, and requests that wait for a reply; the oldest replies are dropped if there are too many.
 
     Parameters
     ----------
+    memory : ReplyMemory
+        The memory shared with the replies of other detectors.
     max_replies, max_bytes : int
         The maximum number of replies stored, and their maximum total size.
+
+    Attributes
+    ----------
+    n_bytes : int
+        Total size of the replies stored.
+    oldest : int
+        Number of the oldest entry whose reply may be stored: all earlier replies were dropped.
     """
 
-    def __init__(self, max_replies: int, max_bytes: int) -> None:
-        self._max_replies, self._max_bytes = max_replies, max_bytes
+    def __init__(self, memory: ReplyMemory, max_replies: int, max_bytes: int) -> None:
+        self._memory, self._max_replies, self._max_bytes = memory, max_replies, max_bytes
         self._pending: dict[str, _PendingReply] = {}
         self._saved: OrderedDict[str, SavedReply] = OrderedDict()
-        self._n_bytes = 0
+        self.n_bytes = self.oldest = 0
+        memory.register(self)
 
     @property
-    def oldest(self) -> int:
-        """Number of the oldest entry whose reply is stored; 0 if there is none."""
-        return next(iter(self._saved.values())).number if self._saved else 0
+    def priority(self) -> tuple[int, int]:
+        """The detector with the lowest value drops its oldest reply first; the caller holds the lock."""
+        latest = next(reversed(self._saved.values())).n_bytes if self._saved else 0
+        return latest - self.n_bytes, -latest
 
     def find(self, request: str, request_digest: bytes) -> Future[Reply] | None:
         """Return the reply to a repeated request as a future, or None if its id is new.
 
         Raise InvalidInputError if the id was used for a different request.
         """
-        found = self._saved.get(request) or self._pending.get(request)
+        with self._memory.lock:
+            saved = self._saved.get(request)
+        found = saved or self._pending.get(request)
         if found is None:
             return None
         if found.request_digest != request_digest:
@@ -120,21 +177,34 @@ class SavedReplies:
         """Record that a request was refused, so that it may be sent again."""
         self._pending.pop(request, None)
 
-    def add(self, saved: SavedReply) -> None:
-        """Save a reply."""
+    def add(self, replies: Iterable[SavedReply]) -> None:
+        """Save replies, oldest first."""
+        with self._memory.lock:
+            for saved in replies:
+                self._add(saved)
+            self._memory.make_room()
+
+    def _add(self, saved: SavedReply) -> None:
         self._pending.pop(saved.request, None)
         previous = self._saved.pop(saved.request, None)
-        self._n_bytes -= 0 if previous is None else len(previous.reply.content)
+        self.n_bytes += saved.n_bytes - (0 if previous is None else previous.n_bytes)
         self._saved[saved.request] = saved
-        self._n_bytes += len(saved.reply.content)
-        while len(self._saved) > self._max_replies or (self._n_bytes > self._max_bytes and len(self._saved) > 1):
-            self._n_bytes -= len(self._saved.popitem(last=False)[1].reply.content)
+        while len(self._saved) > self._max_replies or (self.n_bytes > self._max_bytes and len(self._saved) > 1):
+            self.drop_oldest()
+
+    def drop_oldest(self) -> int:
+        """Drop the oldest reply and return its size; the caller holds the lock."""
+        _, dropped = self._saved.popitem(last=False)
+        self.n_bytes -= dropped.n_bytes
+        self.oldest = dropped.number + 1
+        return dropped.n_bytes
 
     def since(self, number: int) -> list[SavedReply]:
         """Return the replies to entries after entry `number`, oldest first."""
         newest: list[SavedReply] = []
-        for saved in reversed(self._saved.values()):
-            if saved.number <= number:
-                break
-            newest.append(saved)
+        with self._memory.lock:
+            for saved in reversed(self._saved.values()):
+                if saved.number <= number:
+                    break
+                newest.append(saved)
         return newest[::-1]

@@ -39,7 +39,6 @@ from imondrian.service.changes.keyed_rows import LearnedRow, split_content
 from imondrian.service.changes.replies import SavedReplies
 from imondrian.service.detectors.applied_state import AppliedState, Counts, Summary, Write
 from imondrian.service.detectors.key_files import KeyFile, KeyFiles
-from imondrian.service.limits import Retention
 from imondrian.service.storage.incident_log import PendingEvent, PendingEvents
 from imondrian.service.storage.key_rows import KeyRows, KeySummary, RowPortion
 from imondrian.service.storage.keyed_incident_log import KeyedIncidentLog, StoredContent
@@ -261,16 +260,16 @@ class KeyedState(AppliedState):
         self.files.remove(self.id)
 
 
-def new_keyed_state(record: StoredDetector, files: KeyFiles, retention: Retention) -> KeyedState:
+def new_keyed_state(record: StoredDetector, files: KeyFiles, replies: SavedReplies) -> KeyedState:
     """Create the file of a new detector, and return its state."""
     files.create(record.id, new_fleet(record.configuration | {"max_bytes": None}))
-    return stored_keyed_state(record, files, retention, KeyRows(len(record.configuration["features"])))
+    return stored_keyed_state(record, files, replies, KeyRows(len(record.configuration["features"])))
 
 
 def stored_keyed_state(
     record: StoredDetector,
     files: KeyFiles,
-    retention: Retention,
+    replies: SavedReplies,
     rows: KeyRows,
     incidents: Iterable[StoredContent] = (),
 ) -> KeyedState:
@@ -290,7 +289,7 @@ def stored_keyed_state(
         file.close()
         raise
     try:
-        return _restored(record, _OpenFleet(fleet, file, files), retention, rows, incidents)
+        return _restored(record, _OpenFleet(fleet, file, files), replies, rows, incidents)
     except (ValueError, TypeError, KeyError) as error:
         fleet.close()
         file.close()
@@ -308,7 +307,7 @@ class _OpenFleet(NamedTuple):
 def _restored(
     record: StoredDetector,
     opened: _OpenFleet,
-    retention: Retention,
+    replies: SavedReplies,
     rows: KeyRows,
     stored_incidents: Iterable[StoredContent],
 ) -> KeyedState:
@@ -324,7 +323,7 @@ def _restored(
         id=record.id,
         applier=KeyedApplier(fleet, features, silence, int(extra.get(_GENERATION, 0))),
         incidents=incidents,
-        replies=SavedReplies(retention.replies, retention.reply_bytes),
+        replies=replies,
         rows=rows,
         max_bytes=record.configuration["max_bytes"],
         file=opened.file,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from imondrian.base.errors import ImondrianError, InvalidInputError, StoreError
 from imondrian.service.changes.configuration import checked_size, is_former, is_keyed, stored_configuration
 from imondrian.service.changes.journal import CUT, MODELS, Entry, EventMark, difference
-from imondrian.service.changes.replies import reply_to, saved_reply_to
+from imondrian.service.changes.replies import ReplyMemory, SavedReplies, reply_to, saved_reply_to
 from imondrian.service.detectors.applied_state import AppliedState
 from imondrian.service.detectors.key_files import KeyFiles, check_number_of_keyed
 from imondrian.service.detectors.keyed_state import KeyedState, new_keyed_state, stored_keyed_state
@@ -27,12 +27,17 @@ _BYTES_PER_BATCH = 2**22
 
 
 class Folder(NamedTuple):
-    """Where detectors are stored, and with which limits."""
+    """Where detectors are stored, with which limits, and the memory for their replies."""
 
     store: Store
     files: KeyFiles
     limits: Limits
     retention: Retention
+    reply_memory: ReplyMemory
+
+    def new_replies(self) -> SavedReplies:
+        """Return an empty store of replies for one detector."""
+        return SavedReplies(self.reply_memory, self.retention.replies, self.retention.reply_bytes)
 
 
 def recover(folder: Folder, id_: int, n_keyed: int) -> tuple[StoredDetector, AppliedState, list[str]]:
@@ -116,9 +121,11 @@ def replay(
             following, outcomes = state.apply(batch)
         except InvalidInputError as error:
             return state, error
-        for entry, outcome in zip(batch, outcomes, strict=True):
-            if entry.request is not None:
-                state.replies.add(saved_reply_to(entry, entry.request, reply_to(entry.kind, outcome)))
+        state.replies.add(
+            saved_reply_to(entry, entry.request, reply_to(entry.kind, outcome))
+            for entry, outcome in zip(batch, outcomes, strict=True)
+            if entry.request is not None
+        )
         state = following
     return state, None
 
@@ -167,8 +174,7 @@ def _start_state(folder: Folder, record: StoredDetector, problems: list[str]) ->
     state: AppliedState = last_snapshot(folder, record, problems)
     state.applier.stored_events = store.events.announced(record.id)
     replies, n_damaged = store.replies(record.id, state.entry_number)
-    for reply in replies:
-        state.replies.add(reply)
+    state.replies.add(replies)
     if n_damaged:
         problems.append(
             f"{n_damaged} saved replies of {record.name!r} are damaged: repeated requests with these ids are processed"
@@ -183,7 +189,7 @@ def _last_keyed_snapshot(folder: Folder, record: StoredDetector, problems: list[
     if path.exists():
         rows = KeyRows(len(record.configuration["features"]), store.latest_rows.summaries(record.id))
         incidents = store.key_incidents.contents(record.id)
-        state = stored_keyed_state(record, folder.files, folder.retention, rows, incidents)
+        state = stored_keyed_state(record, folder.files, folder.new_replies(), rows, incidents)
         if state.incidents.n_lost:
             problems.append(
                 f"{state.incidents.n_lost} of the open incidents of {record.name!r} are damaged or missing, and are not"
@@ -192,12 +198,12 @@ def _last_keyed_snapshot(folder: Folder, record: StoredDetector, problems: list[
         return state
     if store.last_number(record.id) and store.first_number(record.id) != 1:
         raise StorageError(f"The file {path} with the keys of the detector is missing.")
-    return new_keyed_state(record, folder.files, folder.retention)
+    return new_keyed_state(record, folder.files, folder.new_replies())
 
 
 def _last_snapshot(folder: Folder, record: StoredDetector, problems: list[str]) -> DetectorState:
     """Return the state of the last valid snapshot, or of a new detector if there is none."""
-    store, state = folder.store, new_state(record, folder.retention)
+    store, state = folder.store, new_state(record, folder.retention, folder.new_replies())
     for snapshot in store.snapshots(record.id):
         if snapshot.content:
             checked_size(size_in_model(snapshot.content), folder.limits)

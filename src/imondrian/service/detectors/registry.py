@@ -19,11 +19,14 @@ from imondrian.service.changes.configuration import (
     is_keyed,
     is_same_detector,
     is_valid_name,
+    max_explained_points_of,
     max_points_of,
+    name_bytes,
 )
 from imondrian.service.changes.journal import NEW_MODEL, Entry, checked_request_id
 from imondrian.service.changes.keyed_rows import KeyedFormat
 from imondrian.service.changes.posted_rows import RowFormat
+from imondrian.service.changes.replies import ReplyMemory
 from imondrian.service.changes.settings import CHANGEABLE
 from imondrian.service.delivery.event_feed import EventFeed
 from imondrian.service.delivery.notifier import Notifier, use_receivers
@@ -61,6 +64,7 @@ class DetectorHandle(NamedTuple):
     worker: DetectorWorker
     row_format: RowFormat | KeyedFormat
     max_points: int  # in a request that learns, scores or forgets
+    max_explained_points: int  # in a request
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -125,6 +129,7 @@ class Registry:
         self.limits, self.retention = limits or Limits(), retention or Retention()
         self._files = KeyFiles(folder)
         store = Store(folder)
+        self._folder = Folder(store, self._files, self.limits, self.retention, ReplyMemory(self.limits.reply_bytes))
         self.damage_reports = list(store.problems)
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         self._removing = set[int]()  # ids of detectors that are set aside, while their removal begins
@@ -229,8 +234,10 @@ class Registry:
             handle = self._existing(name)
             if handle is not None:
                 return handle, False
-            self._check_memory(checked_size(size_in_model(content), self.limits))
+            n_bytes = checked_size(size_in_model(content), self.limits)
+            self._check_memory(n_bytes)  # before the detector is read
             configuration = configuration_in(content, self.limits, memory)
+            self._check_memory(n_bytes + name_bytes(configuration))
             return self._add(name, configuration, [Entry(1, NEW_MODEL, content, request, time.time())]), True
 
     def remove(self, name: str) -> None:
@@ -312,7 +319,6 @@ class Registry:
     def _recover(self, store: Store, report: Callable[[str], None]) -> None:
         """Recover all detectors, before the writer starts; set aside those that cannot be recovered."""
         found, detectors, n_keyed = [], store.detectors(), 0
-        folder = Folder(store, self._files, self.limits, self.retention)
         names = {name for _, name in detectors}
         for i, (id_, name) in enumerate(detectors, 1):
             report(f"recovering detector {i} of {len(detectors)}, {name!r:.100}")
@@ -320,7 +326,7 @@ class Registry:
                 self._check_stored_name(name)
                 if id_ in self._unrestored_files:
                     raise self._unrestored_files[id_]
-                record, state, problems = recover(folder, id_, n_keyed)
+                record, state, problems = recover(self._folder, id_, n_keyed)
                 n_keyed += is_keyed(record.configuration)
                 self.damage_reports += problems
                 found.append((record, state, store.events.silences(id_)))
@@ -388,7 +394,7 @@ class Registry:
 
     def _bytes_left(self) -> int:
         """Return how much memory all detectors together may still use."""
-        return self.limits.total_bytes - sum(worker.summary.n_bytes for worker in self._running_workers())
+        return self.limits.total_bytes - sum(worker.n_bytes for worker in self._running_workers())
 
     def _check_memory(self, n_bytes: int) -> None:
         n_bytes_left = self._bytes_left()
@@ -441,12 +447,15 @@ class Registry:
         )
         of_rows = KeyedFormat if is_keyed(record.configuration) else RowFormat
         row_format = of_rows.of(record.configuration, self.limits, self.retention)
-        return DetectorHandle(record, worker, row_format, max_points_of(record.configuration, self.limits))
+        max_points = max_points_of(record.configuration, self.limits)
+        return DetectorHandle(
+            record, worker, row_format, max_points, max_explained_points_of(record.configuration, self.limits)
+        )
 
     def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> AppliedState:
         if is_keyed(record.configuration):
-            return new_keyed_state(record, self._files, self.retention)
-        state, error = replay(new_state(record, self.retention), entries)
+            return new_keyed_state(record, self._files, self._folder.new_replies())
+        state, error = replay(new_state(record, self.retention, self._folder.new_replies()), entries)
         if error is not None:
             raise error
         return state

@@ -145,13 +145,12 @@ def summary_of(detector: StreamDetector) -> Summary:
     )
 
 
-def new_state(record: StoredDetector, retention: Retention) -> DetectorState:
+def new_state(record: StoredDetector, retention: Retention, replies: SavedReplies) -> DetectorState:
     """Return the state of a new detector."""
     configuration, features = record.configuration, record.configuration["features"]
     detector = new_detector(configuration)
     applier = EntryApplier(detector, features, configuration["silence"])
     history = History(len(features), detector.parameters["categorical"], retention)
-    replies = SavedReplies(retention.replies, retention.reply_bytes)
     incidents = IncidentLog(record.id, record.name, features)
     return DetectorState(id=record.id, applier=applier, replies=replies, history=history, incidents=incidents)
 

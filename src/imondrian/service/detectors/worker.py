@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from imondrian.base.errors import InvalidInputError, StoreError
+from imondrian.service.changes.configuration import name_bytes
 from imondrian.service.changes.journal import (
     POINTS_PER_LOCK,
     SETTINGS,
@@ -103,7 +104,7 @@ class DetectorWorker:
         self._last_arrival = record.created if last is None else last  # of points, in seconds since 1970
         self._may_be_silent = bool(silences) and silences[-1].closed is None  # used in the thread of the writer
         self._feed, self._stored_silences = feed, silences
-        self.summary = state.summary()
+        self.summary, self._name_bytes = state.summary(), name_bytes(record.configuration)
         self._problems: dict[str, str] = {}
         self._n_bytes_needed = 0  # disk space that the last refused request needs
         self._state, self._replies, self._n_journalled = state, state.replies, state.entry_number
@@ -172,6 +173,11 @@ class DetectorWorker:
     def is_keyed(self) -> bool:
         """Whether the detector has one detector per value of a key."""
         return isinstance(self.view, KeyedView)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the detector and of the names of its features."""
+        return self.summary.n_bytes + self._name_bytes
 
     @property
     def counts(self) -> Counts:
@@ -545,8 +551,7 @@ class DetectorWorker:
             if entry.request is not None
         ]
         with self._condition:  # held only briefly: the event loop waits for this lock when it queues a request
-            for reply in saved:
-                self._replies.add(reply)
+            self._replies.add(saved)
         return replies
 
     def _refuse(self, jobs: list[Job], error: BaseException | None) -> None:

@@ -176,7 +176,7 @@ def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:
     """
     if scope["path"].startswith(_STATIC) or scope["path"] == _BACKUP:
         return lambda _n_bytes: None
-    return memory.add if _is_change(scope) else memory.reserve
+    return memory.add if _is_change(scope) else memory.reserve_response
 
 
 def _no_capacity(error: CapacityError) -> JSONResponse:
@@ -209,7 +209,12 @@ class _ResponseSender:
     """
 
     def __init__(self, send: Send, memory: RequestMemory, reserve: Callable[[int], None] | None = None) -> None:
-        self._send, self._memory, self._reserve, self._is_replaced = send, memory, reserve or memory.reserve, False
+        self._send, self._memory, self._reserve, self._is_replaced = (
+            send,
+            memory,
+            reserve or memory.reserve_response,
+            False,
+        )
         self.has_started = False
 
     def __call__(self, message: Any) -> Awaitable[None]:

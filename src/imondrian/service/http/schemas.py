@@ -521,7 +521,8 @@ REQUEST_ID = {
     "in": "header",
     "required": False,
     "description": "A unique id: a request that is repeated with the same id gets the same response and is not"
-    " processed again, as long as the detector stores the reply: the last 10,000, or fewer if they exceed 64 MB.",
+    " processed again, as long as the detector stores the reply: the last 10,000, or fewer if they exceed 64 MB, or if"
+    " the replies of all detectors exceed an eighth of `--max-memory`.",
     "schema": {"type": "string", "minLength": 1, "maxLength": Limits().request_id_length, "pattern": "^[!-~]+$"},
     "example": "5f2b7c",
 }

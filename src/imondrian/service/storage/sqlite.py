@@ -282,8 +282,7 @@ def rescue(damaged: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     with suppress(sqlite3.DatabaseError):
         damaged.close()
     path.replace(damaged_path)
-    path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
-    copy.replace(path)
+    _use_copy(path)
     return open_database(path)[0]
 
 
@@ -291,8 +290,14 @@ def finish_interrupted_rescue(path: Path) -> bool:
     """Finish a rescue that was interrupted before its last step; return True if there was one."""
     if path.exists() or not _copy_path(path).exists():
         return False
-    _copy_path(path).replace(path)
+    _use_copy(path)
     return True
+
+
+def _use_copy(path: Path) -> None:
+    """Use the rescued copy instead of the damaged file, which has been renamed; its log would damage the copy."""
+    path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
+    _copy_path(path).replace(path)
 
 
 def _copy_path(path: Path) -> Path:

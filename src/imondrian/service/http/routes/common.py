@@ -10,8 +10,10 @@ from pydantic import BaseModel, BeforeValidator
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from imondrian.service.capacity import RequestMemory
 from imondrian.service.changes.configuration import NAME
 from imondrian.service.detectors.registry import DetectorHandle, Registry
+from imondrian.service.http.json_pieces import json_pieces
 from imondrian.service.http.schemas import Problem
 from imondrian.service.limits import Limits
 
@@ -66,13 +68,21 @@ async def parse_body(request: Request, parse: Callable[[bytes], Parsed], *, is_c
         return await run_in_threadpool(parse, body)
 
 
-async def json_response(make: Callable[[], BaseModel], status: int = 200) -> Response:
+async def json_response(request: Request, make: Callable[[], BaseModel]) -> Response:
     """Make a response in another thread: writing a lot of JSON in the event loop would block all other requests.
 
     The caller holds a slot, which limits how many responses are made at the same time.
     """
-    content = await run_in_threadpool(lambda: make().model_dump_json().encode())
-    return Response(content, status, media_type=JSON)
+    return Response(await run_in_threadpool(_content, make, request.state.memory), media_type=JSON)
+
+
+def _content(make: Callable[[], BaseModel], memory: RequestMemory) -> memoryview:
+    """Return a response as JSON; memory for it is reserved as it grows."""
+    content = bytearray()
+    for piece in json_pieces(make()):
+        memory.reserve_response(len(content) + len(piece))
+        content += piece
+    return memoryview(content)
 
 
 async def large_response(
@@ -91,7 +101,7 @@ async def large_response(
     async with request.app.state.response_limit.slot():
         await raise_if_disconnected(request)
         async with slot or nullcontext():
-            return await json_response(make)
+            return await json_response(request, make)
 
 
 @asynccontextmanager

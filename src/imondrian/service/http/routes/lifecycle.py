@@ -26,7 +26,6 @@ from imondrian.service.http.routes.common import (
     copy_slot,
     create_slot,
     handle_of,
-    json_response,
     large_response,
     parse_body,
     problems,
@@ -55,7 +54,8 @@ async def create(request: Request, name: Name) -> Response:
     configuration = await parse_body(request, partial(_configuration, registry.limits))
     async with create_slot(request):
         handle, is_new = await run_in_threadpool(registry.create, name, configuration.model_dump(exclude_unset=True))
-        return await json_response(partial(description_of, handle), 201 if is_new else 200)
+        content = await run_in_threadpool(lambda: description_of(handle).model_dump_json())
+    return Response(content, 201 if is_new else 200, media_type=JSON)
 
 
 @router.get("", response_model=list[Description], responses=problems(503))

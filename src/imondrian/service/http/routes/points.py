@@ -47,7 +47,7 @@ from imondrian.service.http.routes.common import (
     read_slot,
     registry_of,
 )
-from imondrian.service.limits import COPIES_OF_POINTS, PER_SCORED_ROW, Retention
+from imondrian.service.limits import COPIES_OF_POINTS, PER_EXPLAINED_VALUE, PER_SCORED_ROW, Retention
 from imondrian.stream.detector import StreamDetector
 
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
@@ -85,7 +85,8 @@ async def learn(request: Request, name: Name) -> Response:
     """Score points, report which are anomalies, and learn them; they are on the disk before the response is sent.
 
     A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice. This
-    holds as long as the detector stores the reply: it stores the last 10,000 replies, or fewer if they exceed 64 MB.
+    holds as long as the detector stores the reply: it stores the last 10,000 replies, or fewer if they exceed 64 MB, or
+    if the replies of all detectors exceed an eighth of `--max-memory`.
     """
     handle = handle_of(request, name)
     return await _change(request, handle, *await _entry(request, handle))
@@ -132,7 +133,7 @@ async def score(request: Request, name: Name) -> Response:
         await _read_keys(request, handle, rows, scorer)
         return await large_response(request, scorer.response)
     async with (copy_slot if len(rows.points) > MAX_POINTS_ON_SHARED_COPY else read_slot)(request, handle):
-        return await json_response(partial(scores_of, handle, rows))
+        return await json_response(request, partial(scores_of, handle, rows))
 
 
 @router.post(
@@ -144,9 +145,8 @@ async def score(request: Request, name: Name) -> Response:
 async def explain(request: Request, name: Name) -> Response:
     """Divide the score of each point among the features, without learning the points."""
     handle = handle_of(request, name)
-    limits = registry_of(request).limits
-    max_points = min(limits.explained_points, limits.explained_values // len(handle.record.configuration["features"]))
-    rows = await _rows(request, handle, max_points)
+    rows = await _rows(request, handle, handle.max_explained_points)
+    request.state.memory.reserve(PER_EXPLAINED_VALUE * rows.points.size)
     if isinstance(rows, KeyedRows):
         explainer = KeyedExplainer(rows, handle.record.configuration["features"])
         await _read_keys(request, handle, rows, explainer)
@@ -214,8 +214,8 @@ async def row(
     needed_key(handle, key)
     if key is None:
         async with copy_slot(request, handle):
-            return await json_response(partial(explanation_of_row, handle, index))
+            return await json_response(request, partial(explanation_of_row, handle, index))
     async with key_slot(request, handle):
         found = await run_in_threadpool(keyed_row_of, registry_of(request), handle, key, index)
         async with request.app.state.copy_limit.slot():
-            return await json_response(partial(explanation_of_keyed_row, handle, found))
+            return await json_response(request, partial(explanation_of_keyed_row, handle, found))
