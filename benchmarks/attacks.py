@@ -163,10 +163,12 @@ ATTACKS = (
     ),
     Attack("1,100 idle connections", stalled(1_100, [])),
     Attack(
-        "ten that explain 100 points of 1,000 features, again and again", explainers(10, 100, 1_000), n_features=1_000
+        "ten clients that explain 100 points of 1,000 features, again and again",
+        explainers(10, 100, 1_000),
+        n_features=1_000,
     ),
     Attack(
-        "ten that explain 16 points of 1,000 features with names of 1 kB",
+        "ten clients that explain 16 points of 1,000 features with names of 1 kB",
         explainers(10, 16, 1_000),
         n_features=1_000,
         feature=LONG_NAME,
@@ -203,6 +205,7 @@ def memory(process: int, field: str) -> float:
 def prepare(port: int, attack: Attack) -> None:
     """Create the detectors, and let the first learn some points."""
     sizes = {"window": 10_000, "max_samples": 1_024, "n_trees": 200} if attack.is_large else {"n_trees": 10}
+    sizes = {"window": 16, "max_samples": 8, "n_trees": 1} if attack.n_detectors > 1 else sizes
     n_features = 20 if attack.is_large else attack.n_features
     created = {"features": [f"{attack.feature}{i}" for i in range(n_features)], **sizes}
     others = [("PUT", f"/detectors/a{i}", created) for i in range(1, attack.n_detectors)]

@@ -249,6 +249,7 @@ class _ResponseSender:
                 "more_body": not is_last or message.get("more_body", False),
             }
             await self._send({**message, **piece})
+            await asyncio.sleep(0)  # a fast client never makes `send` wait: without this, all other requests would
 
 
 async def _nothing() -> None:

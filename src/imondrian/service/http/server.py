@@ -37,6 +37,7 @@ LOGGERS = ("asyncio", "uvicorn.error", "imondrian.service")
 _MIN_SECRET_LENGTH = 16  # of the token, and of the key for signatures
 _OWN_DESCRIPTORS = 64  # of the process itself: files, the event loop, the listening socket
 _MIN_CONNECTIONS = 16
+_SWITCH_SECONDS = 0.001  # how long a thread may hold the GIL: with the usual 5 ms, many busy threads delay /health
 _N_LINES = 1_000  # log lines that the filter remembers
 _LINE_LENGTH = 1_000  # only this many characters of log lines are compared
 
@@ -201,6 +202,7 @@ def _run(
     server = uvicorn.Server(uvicorn_config(app, limits, log_level="warning"))
     _end_on_signals(server)
     repeats = add_repeat_filter()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     server.run([listener])
     for line in repeats.suppressed():
         _print(line)
