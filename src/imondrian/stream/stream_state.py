@@ -193,7 +193,7 @@ class StreamState:
         return rule.value if rule.name == SURPRISE else _DEFAULT_LEVEL
 
     def count_row(self, score: float, surprise: float) -> None:
-        """Count the score of one row that the forest was shown, if there is no `Step` after it (an update of weights).
+        """Count the score of one row that the forest was shown; no `Step` (an update of the weights) may follow it.
 
         The row must neither be an alarm nor end a run of alarms.
         """
