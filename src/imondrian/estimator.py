@@ -78,8 +78,8 @@ class IsolationMondrianForest(OutlierMixin, BaseEstimator):
     """Isolation Mondrian forest: anomaly detection for batches and streams.
 
     Each tree splits the space at random; features with a larger range, times their weight (`scale`), are split more
-    often. A point that is isolated by few splits is an anomaly. Unlike other isolation forests, it can learn new points
-    and forget old ones: the result has the same distribution as a forest fitted on the current points [1]_.
+    often. A point that is isolated by few splits is an anomaly. Unlike scikit-learn's IsolationForest, it can learn new
+    points and forget old ones: the result has the same distribution as a forest fitted on the current points [1]_.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ def shell(tmp_path, table_text):
 
 @pytest.fixture(scope="session")
 def fitted(tmp_path_factory, table_text):
-    """A read-only folder with data.csv and a model file fitted on it."""
+    """A folder with data.csv and a model file fitted on it; tests must not change it."""
     shell = Shell(tmp_path_factory.mktemp("fitted"))
     shell.write("data.csv", table_text)
     shell.run("fit", "data.csv", "--save", "model.imf", "--threshold", "0.01")

@@ -14,6 +14,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.fleet.fleet import Fleet
 from imondrian.service.changes.configuration import checked_configuration
 from imondrian.service.changes.journal import entry_of_points
+from imondrian.service.changes.keyed_rows import LearnedRow
 from imondrian.service.client import ServiceError
 from imondrian.service.detectors.key_files import KeyFile
 from imondrian.service.detectors.keyed_state import KeyedState
@@ -21,6 +22,7 @@ from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import ConflictError, NotRecoveredError, RemovedError
 from imondrian.service.http.asgi import create_app
 from imondrian.service.limits import DESCRIPTORS_PER_KEY_FILE, KEY_BYTES, Limits, Retention
+from imondrian.service.storage.key_rows import KeyRows
 from imondrian.service.storage.store import FILE, Store
 from tests.service.keyed import (
     HOSTS,
@@ -861,3 +863,14 @@ def test_a_snapshot_is_saved_if_a_replay_would_take_long(tmp_path):
     learn(handle, *keyed_rows(n_rows=20))
     wait_until(lambda: handle.worker._state.snapshot_number == 1)
     registry.close()
+
+
+@pytest.mark.parametrize(("n_features", "n_most"), [(1, 500), (1_000, 15)])
+def test_rows_of_keys_are_stored_in_portions_of_a_few_megabytes(n_features, n_most):
+    rows, keys = KeyRows(n_features), [f"k{i}" for i in range(600)]
+    row = LearnedRow("", 0, 0.0, None, bytes(8 * n_features), 0.5, 0.9, False, 1.0, -1, False)
+    rows.add([row._replace(key=key) for key in keys])
+    _, *portions = rows.portions()
+    assert [key for portion in portions for key, _ in portion.rows] == keys
+    assert max(len(portion.rows) for portion in portions) == n_most
+    assert n_most * 64 * (64 + 8 * n_features) < 10_000_000

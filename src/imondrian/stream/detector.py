@@ -160,7 +160,7 @@ class StreamDetector:
         them with the median of the feature in the window, or with 0 before the first value of the feature. The median
         is computed at the first gap, and again at the first gap after a further eighth of the window has arrived (until
         the window is full: after the number of points has grown by an eighth); it does not count values that replaced
-        missing ones. "previous": repeat the last value of the feature that was learned. "indicator": like "median";
+        missing ones. "previous": repeat the last learned value of the feature. "indicator": like "median";
         in addition, a yes/no feature for every numeric feature says whether its value is missing. "raise": the row is
         unusable. A row without any value is always unusable. The preset "series" allows only "raise" and "median"; its
         "median" treats a missing number as equal to the usual one.

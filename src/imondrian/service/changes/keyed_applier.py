@@ -21,7 +21,7 @@ from imondrian.service.changes.settings import Changes, settings_of
 
 
 class KeyedEvent(NamedTuple):
-    """An incident of a key opened or closed while a journal entry was applied."""
+    """The opening or closing of an incident of a key while a journal entry was applied."""
 
     entry: Entry
     row: LearnedRow  # at which the incident opened or closed

@@ -22,7 +22,7 @@ from imondrian.service.limits import ConnectionLimits
 _CLOSED = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # POLLRDHUP: only on Linux
 _CHECK_SECONDS = 1.0  # between two checks of the deadlines
 _PARSING_SECONDS = 0.001  # how long chunks are parsed before the event loop continues
-_SHORT_REST = 2**16  # bytes: after an early response, at most this much of the rest of the body is still read
+_SHORT_REST = 2**16  # bytes: if more of the body is missing when a response begins, the connection closes after it
 
 
 class Connections:

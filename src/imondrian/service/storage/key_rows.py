@@ -18,7 +18,8 @@ from imondrian.service.changes.journal import digest_of
 from imondrian.service.changes.keyed_rows import LearnedRow
 from imondrian.service.changes.row_labels import joined_pair, split_pair
 
-KEYS_PER_TRANSACTION = 500  # a few megabytes at most, so that other detectors do not wait long for the writer
+# at most 500 keys, and at most 8 MB of rows, so that other detectors do not wait long for the writer
+KEYS_PER_TRANSACTION, _BYTES_PER_TRANSACTION = 500, 8_000_000
 N_ROWS_KEPT = 64  # of each key
 _HEAD = struct.Struct("<8d")
 _FIELDS = ("number", "time", "score", "threshold", "is_anomaly", "surprise", "incident", "is_borrowed")
@@ -101,8 +102,10 @@ class KeyRows:
     def portions(self) -> Iterable[RowPortion]:
         """Yield what has changed since the last snapshot, in portions for one transaction each."""
         keys, forgotten = iter(self._recent.copy()), self._forgotten.copy()
+        n_bytes_per_key = N_ROWS_KEPT * (_HEAD.size + 8 * self._n_features)
+        n_keys = min(KEYS_PER_TRANSACTION, max(_BYTES_PER_TRANSACTION // n_bytes_per_key, 1))
         yield RowPortion([], list(forgotten - self._recent.keys()))
-        while some := list(islice(keys, KEYS_PER_TRANSACTION)):
+        while some := list(islice(keys, n_keys)):
             yield RowPortion([(key, list(self._recent[key])) for key in some], list(forgotten & set(some)))
 
     def clear_saved(self) -> None:
