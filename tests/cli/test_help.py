@@ -48,7 +48,7 @@ def test_help_imports_no_slow_module():
     assert "--fail-on-anomaly" in done.stdout
 
 
-def test_the_missing_option_offers_every_rule_of_the_library():
+def test_the_option_for_missing_values_offers_every_rule():
     assert set(options.MISSING) == set(MISSING)
 
 

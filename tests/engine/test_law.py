@@ -3,7 +3,7 @@
 Each comparison is a Kolmogorov-Smirnov test that fails below LEVEL. A test makes at most 33 comparisons (the depth and
 the time of isolation of each of 16 points, and the time of the first cut), so that a correct engine fails it for fewer
 than 1 in 300 choices of the seeds. The seeds are fixed, so that a test that passes always passes. With 4,000 trees on
-each side, distributions whose distribution functions differ by 0.05 anywhere are distinguished almost certainly.
+each side, distributions whose distribution functions differ by 0.08 anywhere are distinguished almost certainly.
 """
 
 import numpy as np

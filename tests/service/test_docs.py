@@ -96,7 +96,7 @@ def test_documented_limits_match_the_code():
         f"to the end | {connection_limits.grace_seconds} s",
         f"{limits.waiting_points:,} points in {limits.waiting_requests:,}",
         f"latest {retention.history:,} rows",
-        f"last {retention.replies:,} replies, or fewer if they exceed {retention.reply_bytes // MIB} MB",
+        f"last {retention.replies:,} replies, or fewer if they exceed {retention.reply_bytes // MIB} MiB",
         f"an eighth of `--max-memory` ({limits.reply_bytes // MIB} MiB by default)",
         f"after {retention.points_between_snapshots:,} points, {retention.bytes_between_snapshots // 2**20} MB",
         f"or {retention.requests_between_snapshots:,} requests that learn no points",

@@ -82,7 +82,7 @@ def test_the_model_can_be_saved_as_an_ordinary_estimator(frame, points, tmp_path
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_preset_sets_missing_settings(frame, points, preset):
+def test_the_preset_sets_what_is_not_given(frame, points, preset):
     model = IsolationMondrianForest(inputCols=FEATURES, nTrees=5, maxSamples=32, preset=preset).fit(frame)
     kind, scale, contamination = PRESETS[preset][:3]
     assert model.forest.scale == scale

@@ -170,7 +170,8 @@ class Client:
         Returns
         -------
         list of dict
-            For each point: index, anomaly_score, surprise, threshold, is_anomaly and incident.
+            For each point: index, anomaly_score, surprise, threshold, is_anomaly and incident; for a detector with a
+            key also key and is_borrowed.
         """
         return self._json("POST", _path(name, "points"), {"points": _rows(points)}, uuid.uuid4().hex)["results"]
 

@@ -120,7 +120,7 @@ def is_valid_name(name: str, limits: Limits) -> bool:
 
 
 def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], int]:
-    """Return a complete, checked configuration, and the number of bytes that its detector needs, with its names.
+    """Return a complete, checked configuration, and the number of bytes that its detector and its names need.
 
     Parameters
     ----------

@@ -98,7 +98,8 @@ def _replayed(folder: Folder, record: StoredDetector, state: AppliedState, probl
 def _with_backlog(folder: Folder, record: StoredDetector, error: StoreError) -> AppliedState:
     """Return the state of the last snapshot; the entries after it are its backlog, which the worker applies later.
 
-    Only for keys that could not be moved to the disk: after another error, or if an entry is damaged, raise it again.
+    This is done only if keys could not be moved to the disk. After another error, or if an entry is damaged, the error
+    is raised again.
     """
     state = _start_state(folder, record, [])
     entries = folder.store.entries_after(record.id, state.entry_number)

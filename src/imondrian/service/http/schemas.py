@@ -137,7 +137,9 @@ class Configuration(BaseModel):
         max_length=MAX_TEXT_LENGTH,
         description="Name of the key of a point, such as the host that it comes from. Every value of the key has its"
         " own detector, to which the other settings apply; window, max_samples and n_trees are"
-        f" {KEYED_WINDOW}, {KEYED_MAX_SAMPLES} and {KEYED_N_TREES} by default.",
+        f" {KEYED_WINDOW}, {KEYED_MAX_SAMPLES} and {KEYED_N_TREES} by default. With a key, there are no categories and"
+        ' no shingles, numbers must not be missing (`missing` is "raise"), anomalies are learned, and the preset must'
+        ' not be "series".',
     )
     max_bytes: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         None,
@@ -191,7 +193,7 @@ class Drift(BaseModel):
 class Times(BaseModel):
     """What was noticed about the times of a series."""
 
-    n_late: int = Field(description="Points whose time is before that of an earlier point.")
+    n_late: int = Field(description="Points whose time is before the latest time so far.")
     n_repeated: int = Field(description="Points whose time equals the latest time so far.")
     n_holes: int = Field(description="Steps that are more than 100 times as long as usual.")
     step: float | None = Field(description="The usual time between two points, in seconds; null if it is not known.")
@@ -322,7 +324,8 @@ class Reason(BaseModel):
 class Explanation(BaseModel):
     """The score of a point divided among the features, and with a shingle among its rows; the largest part is first.
 
-    The absolute values of the parts sum to the score. While a shingle has too few rows, there are no parts.
+    The absolute values of the parts sum to the score; with the preset "series", to less if numbers are missing, since
+    missing numbers have no part. While a shingle has too few rows, there are no parts.
     """
 
     anomaly_score: float
@@ -370,7 +373,8 @@ class History(BaseModel):
 class ExplainedRow(BaseModel):
     """A learned row, explained by the current detector as if the window did not hold the row.
 
-    The score is the one at arrival; the absolute values of the parts sum to it.
+    The score is the one at arrival; the absolute values of the parts sum to it (with the preset "series", to less if
+    numbers are missing).
     """
 
     index: int
@@ -521,8 +525,8 @@ REQUEST_ID = {
     "in": "header",
     "required": False,
     "description": "A unique id: a request that is repeated with the same id gets the same response and is not"
-    " processed again, as long as the detector stores the reply: the last 10,000, or fewer if they exceed 64 MB, or if"
-    " the replies of all detectors exceed an eighth of `--max-memory`.",
+    " processed again, as long as the detector stores the reply. It stores its last 10,000 replies, or fewer if they"
+    " exceed 64 MiB, or if the replies of all detectors exceed an eighth of `--max-memory`.",
     "schema": {"type": "string", "minLength": 1, "maxLength": Limits().request_id_length, "pattern": "^[!-~]+$"},
     "example": "5f2b7c",
 }

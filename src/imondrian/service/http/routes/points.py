@@ -85,8 +85,8 @@ async def learn(request: Request, name: Name) -> Response:
     """Score points, report which are anomalies, and learn them; they are on the disk before the response is sent.
 
     A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice. This
-    holds as long as the detector stores the reply: it stores the last 10,000 replies, or fewer if they exceed 64 MB, or
-    if the replies of all detectors exceed an eighth of `--max-memory`.
+    holds as long as the detector stores the reply: it stores the last 10,000 replies, or fewer if they exceed 64 MiB,
+    or if the replies of all detectors exceed an eighth of `--max-memory`.
     """
     handle = handle_of(request, name)
     return await _change(request, handle, *await _entry(request, handle))
