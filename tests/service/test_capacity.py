@@ -167,6 +167,33 @@ def test_the_number_of_simultaneous_copies_is_limited(server, monkeypatch):
     assert 1 <= counts[1] <= Limits().copies_at_once
 
 
+def test_other_tasks_run_while_a_large_response_is_sent_to_a_fast_client():
+    n_turns, n_pieces = 0, 0
+
+    async def other():
+        nonlocal n_turns
+        while True:
+            n_turns += 1
+            await asyncio.sleep(0)
+
+    async def send(message):  # never waits
+        nonlocal n_pieces
+        n_pieces += message["type"] == "http.response.body"
+
+    async def app(scope, receive, send):
+        await Response(bytes(10 * 2**20))(scope, receive, send)
+
+    async def run():
+        task = asyncio.create_task(other())
+        scope = {"type": "http", "path": "/detectors/a", "headers": [(b"host", b"localhost")], "method": "GET"}
+        await Guard(app, None, Limits(), MemoryBudget(2**30))(scope, None, send)
+        task.cancel()
+
+    asyncio.run(run())
+    assert n_pieces == 160
+    assert n_turns >= n_pieces
+
+
 def test_a_request_gets_503_if_there_is_no_memory_for_its_copy(tmp_path):
     registry = Registry(tmp_path, Limits(memory_bytes=2**15))
     handle, _ = registry.create("a", XY)
@@ -221,6 +248,7 @@ def test_a_request_gets_503_if_there_is_no_memory_for_its_large_response():
         ("GET", "/detectors/a", 503),
         ("POST", "/detectors/a/scores", 503),
         ("POST", "/detectors/a/points", 200),  # the points have been learned
+        ("GET", "/detectors/points", 503),  # a detector of this name
         ("PUT", "/detectors/a", 200),
         ("DELETE", "/detectors/a/points", 200),
     ],

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from imondrian.service.changes.keyed_rows import MAX_KEY_LENGTH
-from imondrian.service.limits import KIB, MIB, ConnectionLimits, Limits, Retention
+from imondrian.service.limits import KIB, MIB, REPLY_SHARE, ConnectionLimits, Limits, Retention
 
 DOCUMENT = Path(__file__).parents[2].joinpath("docs", "service.md").read_text()
 ADDRESS = "http://127.0.0.1:8765"
@@ -69,7 +69,8 @@ def test_documented_limits_match_the_code():
         (
             f"| points | {limits.points_per_request:,}, or fewer if points x trees x values of a point would exceed"
             f" 10^{math.log10(limits.values_per_request):.0f}; {limits.explained_points:,} to explain,"
-            f" with {limits.explained_values:,} values (and fewer if the names of the features take more than"
+            f" with {limits.explained_values:,} values of points (with a shingle, those of all its rows; and fewer"
+            f" if the names of the features take more than"
             f" {limits.explained_name_bytes // MIB} MiB for all these points) |"
         ),
         f"| name | {limits.name_length} characters",
@@ -97,7 +98,8 @@ def test_documented_limits_match_the_code():
         f"{limits.waiting_points:,} points in {limits.waiting_requests:,}",
         f"latest {retention.history:,} rows",
         f"last {retention.replies:,} replies, or fewer if they exceed {retention.reply_bytes // MIB} MiB",
-        f"an eighth of `--max-memory` ({limits.reply_bytes // MIB} MiB by default)",
+        f"an eighth of `--max-memory` ({limits.total_bytes // REPLY_SHARE // MIB} MiB by default), or",
+        f"or {retention.reply_bytes // MIB} MiB if that is more",
         f"after {retention.points_between_snapshots:,} points, {retention.bytes_between_snapshots // 2**20} MB",
         f"or {retention.requests_between_snapshots:,} requests that learn no points",
     ):

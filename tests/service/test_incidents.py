@@ -10,7 +10,7 @@ import pytest
 from imondrian.model_files import to_bytes
 from imondrian.service.changes.configuration import DEFAULTS, new_detector
 from imondrian.service.changes.journal import MODEL, POINTS, SETTINGS, Entry
-from imondrian.service.changes.replies import ReplyMemory, SavedReplies
+from imondrian.service.changes.replies import ReplyMemory
 from imondrian.service.changes.row_labels import Labels
 from imondrian.service.changes.settings import Changes
 from imondrian.service.detectors.registry import Registry
@@ -45,7 +45,7 @@ def shown(registry, name="a"):
 
 
 def state_of(record):
-    return new_state(record, Retention(), SavedReplies(ReplyMemory(0), 0, 0))
+    return new_state(record, Retention(), ReplyMemory(0).new_replies(1, 0, 0))
 
 
 def events_of(registry):

@@ -12,7 +12,7 @@ from imondrian.base.errors import InvalidInputError
 from imondrian.model_files import to_bytes
 from imondrian.service.changes.configuration import new_detector
 from imondrian.service.changes.journal import FORGET, MODEL, POINTS
-from imondrian.service.changes.replies import Reply, ReplyMemory, SavedReplies, SavedReply
+from imondrian.service.changes.replies import Reply, ReplyMemory, SavedReply
 from imondrian.service.detectors.read_copy import ReadCopy
 from imondrian.service.detectors.registry import Registry
 from imondrian.service.errors import (
@@ -482,58 +482,97 @@ def test_a_detector_that_cannot_be_created_leaves_its_name_free(registry, monkey
     assert registry.create("a", XY)[1]
 
 
+def saved_reply(number, n_bytes=4, request=None):
+    return SavedReply(number, request or f"id-{number}", b"", Reply(200, bytes(n_bytes)))
+
+
+def numbers(replies):
+    return [reply.number for reply in replies.since(0)]
+
+
 def test_a_newer_reply_replaces_the_one_with_the_same_id():
-    replies = SavedReplies(ReplyMemory(10_000), 3, 10_000)
+    replies = ReplyMemory(10_000).new_replies(1, 3, 10_000)
     for number, request in enumerate("bacda", start=1):
-        replies.add([SavedReply(number, request, b"", Reply(200, b"1234"))])
-    assert [reply.number for reply in replies.since(0)] == [3, 4, 5]
+        replies.add([saved_reply(number, request=request)])
+    assert numbers(replies) == [3, 4, 5]
     assert replies.oldest == 2
-    assert replies.n_bytes == 3 * SavedReply(0, "", b"", Reply(200, b"1234")).n_bytes
+    assert replies.n_bytes == 3 * saved_reply(0).n_bytes
 
 
-def saved_reply(number, n_bytes):
-    return SavedReply(number, f"id-{number}", b"", Reply(200, bytes(n_bytes)))
-
-
-def test_the_replies_of_all_detectors_share_one_memory():
+def test_the_detector_with_most_replies_drops_its_oldest():
     memory = ReplyMemory(100_000)
-    large, small = SavedReplies(memory, 100, 80_000), SavedReplies(memory, 100, 80_000)
-    large.add(saved_reply(number, 10_000) for number in range(1, 8))  # of 64 MB, 80 kB here, these fit alone
+    large, small = memory.new_replies(1, 100, 80_000), memory.new_replies(2, 100, 80_000)
+    large.add(saved_reply(number, 10_000) for number in range(1, 8))
+    large.make_room()
+    assert numbers(large) == list(range(1, 8))  # 74 kB fit
     small.add(saved_reply(number, 1_000) for number in range(1, 41))
-    assert large.n_bytes + small.n_bytes <= 100_000
-    assert len(small.since(0)) >= 30  # about half of the memory, although they came last
-    assert [reply.number for reply in large.since(0)] == list(range(large.oldest, 8))
-    assert large.oldest > 1
-    assert large.find("id-1", b"") is None
-    assert large.find("id-7", b"").result().content == bytes(10_000)
-    small.add([saved_reply(41, 70_000)])  # more than its share, but its latest
-    assert large.n_bytes + small.n_bytes <= 100_000
-    assert small.since(0)[-1].number == 41
-    assert large.since(0)[-1].number == 7
-    large.add([saved_reply(8, 70_000)])  # even the latest ones do not fit together
-    assert sorted([small.n_bytes, large.n_bytes]) == [0, 70_512]
-    del large
-    small.add(saved_reply(number, 10_000) for number in range(42, 49))
-    assert small.n_bytes > 70_000  # the replies of a removed detector take no memory
+    small.make_room()
+    assert numbers(large) == [3, 4, 5, 6, 7]  # from 74 kB an eighth, and another one: then the other has more
+    assert numbers(small) == list(range(11, 41))  # from 60 kB an eighth, and another one
+    assert large.oldest == 3
+    assert large.find("id-2", b"") is None
+    assert large.find("id-3", b"").result().content == bytes(10_000)
 
 
-def test_replies_exceed_the_memory_of_no_service(tmp_path, stream):
-    limits = Limits(total_bytes=2**21)  # 256 KiB for replies
-    registry = Registry(tmp_path, limits)
+def test_the_latest_reply_of_each_detector_is_dropped_last():
+    memory = ReplyMemory(100_000)
+    first, second, third = (memory.new_replies(i, 100, 80_000) for i in range(3))
+    first.add([saved_reply(1, 60_000)])
+    second.add(saved_reply(number, 10_000) for number in range(1, 4))
+    third.add([saved_reply(1, 20_000)])
+    third.make_room()
+    assert [numbers(each) for each in (first, second, third)] == [[1], [3], [1]]  # not the largest one
+    second.add([saved_reply(4, 70_000)])
+    second.make_room()
+    assert [numbers(each) for each in (first, second, third)] == [[], [4], [1]]  # the latest ones do not fit together
+    third.add([saved_reply(2, 200_000)])
+    third.make_room()
+    assert [numbers(each) for each in (first, second, third)] == [[], [], [2]]  # the newest, whatever its size
+
+
+def test_replies_of_removed_or_replaced_detectors_take_no_memory():
+    memory = ReplyMemory(100_000)
+    for detector in (1, 1, 2):  # recovery may begin again
+        memory.new_replies(detector, 100, 80_000).add(saved_reply(number, 10_000) for number in range(1, 5))
+    memory.remove(2)
+    last = memory.new_replies(3, 100, 80_000)
+    last.add(saved_reply(number, 10_000) for number in range(1, 5))
+    last.make_room()
+    assert numbers(last) == [1, 2, 3, 4]
+
+
+def total_of_replies(registry):
+    return sum(each.worker._replies.n_bytes for each in registry.all())
+
+
+def test_the_replies_of_all_detectors_are_bounded_together_also_after_a_restart(tmp_path, stream):
+    limits, retention = Limits(total_bytes=2**21), Retention(reply_bytes=2**17)  # 256 KiB together
+    registry = Registry(tmp_path, limits, retention)
     handles = [registry.create(name, XY | {"window": 20, "n_trees": 2})[0] for name in "abcd"]
     for i in range(10):
         for handle in handles:
             learn(handle, stream[i * 60 : i * 60 + 60], f"id-{i}")
-    assert sum(handle.worker._replies.n_bytes for handle in handles) <= limits.reply_bytes
+    assert 2**17 < total_of_replies(registry) <= 2**18
     latest = [learn(handle, stream[540:600], "id-9") for handle in handles]
     assert [results[0]["index"] for results in latest] == [540] * 4
-    oldest = [handle.worker._replies.oldest for handle in handles]
-    assert min(oldest) > 1
+    assert all(handle.worker._replies.oldest > 1 for handle in handles)
     registry.close()
-    again = Registry(tmp_path, limits)
-    assert sum(each.worker._replies.n_bytes for each in again.all()) <= limits.reply_bytes
+    again = Registry(tmp_path, limits, retention)
+    assert 2**17 < total_of_replies(again) <= 2**18
     assert [learn(each, stream[540:600], "id-9") for each in again.all()] == latest
+    again.remove("a")
+    assert again._folder.reply_memory._detectors.keys() == {2, 3, 4}
     again.close()
+
+
+def test_a_repeated_request_is_not_learned_twice_however_large_its_reply_is(tmp_path, stream):
+    registry = Registry(tmp_path, Limits(total_bytes=2**20), Retention(reply_bytes=1_000))
+    handles = [registry.create(name, XY | {"window": 20, "n_trees": 2})[0] for name in "ab"]
+    for handle in handles:
+        points = np.tile(stream, (3, 1))  # 300 kB, of which 128 KiB are allowed
+        assert learn(handle, points, "one") == learn(handle, points, "one")
+        assert handle.worker.summary.n_seen == len(points)
+    registry.close()
 
 
 def test_refused_requests_do_not_grow_the_journal_without_bound(tmp_path, stream):

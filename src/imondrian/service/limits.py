@@ -11,6 +11,7 @@ PER_EXPLAINED_VALUE = 2048  # bytes of memory reserved for the explanation of ea
 # file descriptors of a detector with a key: its file (opened twice), its second file, for keys that leave memory, and a
 # journal of SQLite
 DESCRIPTORS_PER_KEY_FILE = 4
+SMALL_RESPONSE = 64 * KIB  # up to this size, no memory is reserved for a response
 REPLY_SHARE = 8  # the saved replies of all detectors may take 1/8 of `total_bytes`, in addition
 COPIES_OF_POINTS = 3  # how many copies of the points to learn are in memory at the same time
 
@@ -53,11 +54,6 @@ class Limits(NamedTuple):
     listeners: int = 100  # connections that wait for events
     incidents: int = 1_000  # in a response
     waiting_for_slot: int = 100  # requests that may wait for each kind of slot
-
-    @property
-    def reply_bytes(self) -> int:
-        """Total size of the saved replies of all detectors."""
-        return self.total_bytes // REPLY_SHARE
 
 
 class ConnectionLimits(NamedTuple):

@@ -198,10 +198,10 @@ def max_points_of(configuration: dict[str, Any], limits: Limits) -> int:
 
 
 def max_explained_points_of(configuration: dict[str, Any], limits: Limits) -> int:
-    """Return how many points a request may explain; fewer than usual if they have many features or very long names."""
-    features = configuration["features"]
-    n_name_bytes = sum(len(name.encode()) for name in features)
-    by_size = min(limits.explained_values // len(features), limits.explained_name_bytes // n_name_bytes)
+    """Return how many points a request may explain; fewer than usual if they have many values or very long names."""
+    features, n_values = configuration["features"], size_of(configuration).n_values
+    n_name_bytes = sum(len(name.encode()) for name in features) * n_values // len(features)  # each value is named
+    by_size = min(limits.explained_values // n_values, limits.explained_name_bytes // n_name_bytes)
     return max(min(limits.explained_points, by_size), 1)
 
 

@@ -5,9 +5,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import Future
-from heapq import heapify, heapreplace
+from operator import attrgetter
 from typing import NamedTuple
-from weakref import WeakSet
 
 from imondrian.base.errors import InvalidInputError
 from imondrian.service.changes.journal import (
@@ -23,6 +22,7 @@ from imondrian.service.changes.journal import (
 from imondrian.service.changes.keyed_rows import LearnedRow
 
 _FLAGS = ("false", "true")
+_DROPPED_PART = 8  # dropping single replies would be slow with many detectors
 _BYTES_PER_REPLY = 512  # memory that a reply takes beside its content: its id, its digest and the objects
 
 
@@ -87,37 +87,56 @@ class _PendingReply(NamedTuple):
 
 
 class ReplyMemory:
-    """The memory that the saved replies of all detectors share; if they exceed it, the oldest replies are dropped.
+    """The memory that the saved replies of all detectors share; if they exceed it, replies are dropped.
 
-    They are dropped where most memory is used: each of n detectors can keep at least 1/n of the memory. The latest
-    reply of a detector is dropped only if the latest replies alone exceed the memory.
+    The detector whose replies take most memory drops the oldest, an eighth of them by size. The latest reply of each
+    detector is kept as long as possible: only if the latest ones alone exceed the memory, those saved longest ago are
+    dropped.
 
     Parameters
     ----------
     max_bytes : int
-        The maximum total size of all saved replies.
+        The maximum total size of all saved replies; a single reply may be larger.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes, self.lock = max_bytes, threading.Lock()
-        self._detectors = WeakSet[SavedReplies]()  # the replies of a removed detector leave it by themselves
+        self._detectors: dict[int, SavedReplies] = {}
+        self._n_saved = 0
 
-    def register(self, replies: "SavedReplies") -> None:
-        """Count the replies of one more detector."""
+    def new_replies(self, detector: int, max_replies: int, max_bytes: int) -> "SavedReplies":
+        """Return empty `SavedReplies` for a detector; they replace those that it had."""
+        replies = SavedReplies(self, max_replies, max_bytes)
         with self.lock:
-            self._detectors.add(replies)
+            self._detectors[detector] = replies
+        return replies
+
+    def remove(self, detector: int) -> None:
+        """Stop counting the replies of a detector, which was removed."""
+        with self.lock:
+            self._detectors.pop(detector, None)
+
+    def next_number(self) -> int:
+        """Return the next number for `SavedReplies.number`; the caller holds the lock."""
+        self._n_saved += 1
+        return self._n_saved
 
     def make_room(self) -> None:
-        """Drop replies until all together fit; the caller holds the lock."""
-        n_too_many = sum(each.n_bytes for each in self._detectors) - self._max_bytes
-        if n_too_many <= 0:
-            return
-        largest_first = [(each.priority, i, each) for i, each in enumerate(self._detectors)]
-        heapify(largest_first)
-        while n_too_many > 0:
-            _, i, largest = largest_first[0]
-            n_too_many -= largest.drop_oldest()
-            heapreplace(largest_first, (largest.priority, i, largest))
+        """Drop replies until all together fit; other threads can get the lock in between."""
+        while self._drop_some():
+            pass
+
+    def _drop_some(self) -> bool:
+        """Drop some replies of one detector, if all together do not fit; return False if nothing was dropped."""
+        with self.lock:
+            detectors = [each for each in self._detectors.values() if each.n_replies]
+            if sum(each.n_bytes for each in detectors) <= self._max_bytes:
+                return False
+            first = min(detectors, key=attrgetter("priority"))
+            is_newest = first.n_replies == 1 and first.number == self._n_saved
+            if not is_newest:
+                first.drop_some()
+            return not is_newest
 
 
 class SavedReplies:
@@ -128,7 +147,7 @@ class SavedReplies:
     memory : ReplyMemory
         The memory shared with the replies of other detectors.
     max_replies, max_bytes : int
-        The maximum number of replies stored, and their maximum total size.
+        The maximum number of replies stored, and their maximum total size; the latest reply may be larger.
 
     Attributes
     ----------
@@ -136,20 +155,26 @@ class SavedReplies:
         Total size of the replies stored.
     oldest : int
         Number of the oldest entry whose reply may be stored: all earlier replies were dropped.
+    number : int
+        Replies of all detectors are counted as they are saved; this is the count at the latest one of this detector.
     """
 
     def __init__(self, memory: ReplyMemory, max_replies: int, max_bytes: int) -> None:
         self._memory, self._max_replies, self._max_bytes = memory, max_replies, max_bytes
         self._pending: dict[str, _PendingReply] = {}
         self._saved: OrderedDict[str, SavedReply] = OrderedDict()
-        self.n_bytes = self.oldest = 0
-        memory.register(self)
+        self.n_bytes = self.oldest = self.number = 0
 
     @property
-    def priority(self) -> tuple[int, int]:
-        """The detector with the lowest value drops its oldest reply first; the caller holds the lock."""
-        latest = next(reversed(self._saved.values())).n_bytes if self._saved else 0
-        return latest - self.n_bytes, -latest
+    def n_replies(self) -> int:
+        """Number of replies stored."""
+        return len(self._saved)
+
+    @property
+    def priority(self) -> tuple[bool, int]:
+        """The detector with the lowest value drops replies first."""
+        has_others = len(self._saved) > 1
+        return not has_others, -self.n_bytes if has_others else self.number
 
     def find(self, request: str, request_digest: bytes) -> Future[Reply] | None:
         """Return the reply to a repeated request as a future, or None if its id is new.
@@ -178,11 +203,15 @@ class SavedReplies:
         self._pending.pop(request, None)
 
     def add(self, replies: Iterable[SavedReply]) -> None:
-        """Save replies, oldest first."""
+        """Save replies, oldest first; `make_room` must follow."""
         with self._memory.lock:
             for saved in replies:
                 self._add(saved)
-            self._memory.make_room()
+                self.number = self._memory.next_number()
+
+    def make_room(self) -> None:
+        """Drop replies of any detectors if all together exceed the memory; the caller holds no lock."""
+        self._memory.make_room()
 
     def _add(self, saved: SavedReply) -> None:
         self._pending.pop(saved.request, None)
@@ -190,14 +219,19 @@ class SavedReplies:
         self.n_bytes += saved.n_bytes - (0 if previous is None else previous.n_bytes)
         self._saved[saved.request] = saved
         while len(self._saved) > self._max_replies or (self.n_bytes > self._max_bytes and len(self._saved) > 1):
-            self.drop_oldest()
+            self._drop_oldest()
 
-    def drop_oldest(self) -> int:
-        """Drop the oldest reply and return its size; the caller holds the lock."""
+    def drop_some(self) -> None:
+        """Drop the oldest replies, an eighth of them by size; the caller holds the lock."""
+        n_most = self.n_bytes - self.n_bytes // _DROPPED_PART
+        self._drop_oldest()
+        while len(self._saved) > 1 and self.n_bytes > n_most:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
         _, dropped = self._saved.popitem(last=False)
         self.n_bytes -= dropped.n_bytes
         self.oldest = dropped.number + 1
-        return dropped.n_bytes
 
     def since(self, number: int) -> list[SavedReply]:
         """Return the replies to entries after entry `number`, oldest first."""

@@ -35,9 +35,9 @@ class Folder(NamedTuple):
     retention: Retention
     reply_memory: ReplyMemory
 
-    def new_replies(self) -> SavedReplies:
-        """Return an empty store of replies for one detector."""
-        return SavedReplies(self.reply_memory, self.retention.replies, self.retention.reply_bytes)
+    def new_replies(self, detector: int) -> SavedReplies:
+        """Return an empty store of replies for a detector."""
+        return self.reply_memory.new_replies(detector, self.retention.replies, self.retention.reply_bytes)
 
 
 def recover(folder: Folder, id_: int, n_keyed: int) -> tuple[StoredDetector, AppliedState, list[str]]:
@@ -127,6 +127,7 @@ def replay(
             for entry, outcome in zip(batch, outcomes, strict=True)
             if entry.request is not None
         )
+        state.replies.make_room()
         state = following
     return state, None
 
@@ -176,6 +177,7 @@ def _start_state(folder: Folder, record: StoredDetector, problems: list[str]) ->
     state.applier.stored_events = store.events.announced(record.id)
     replies, n_damaged = store.replies(record.id, state.entry_number)
     state.replies.add(replies)
+    state.replies.make_room()
     if n_damaged:
         problems.append(
             f"{n_damaged} saved replies of {record.name!r} are damaged: repeated requests with these ids are processed"
@@ -190,7 +192,7 @@ def _last_keyed_snapshot(folder: Folder, record: StoredDetector, problems: list[
     if path.exists():
         rows = KeyRows(len(record.configuration["features"]), store.latest_rows.summaries(record.id))
         incidents = store.key_incidents.contents(record.id)
-        state = stored_keyed_state(record, folder.files, folder.new_replies(), rows, incidents)
+        state = stored_keyed_state(record, folder.files, folder.new_replies(record.id), rows, incidents)
         if state.incidents.n_lost:
             problems.append(
                 f"{state.incidents.n_lost} of the open incidents of {record.name!r} are damaged or missing, and are not"
@@ -199,12 +201,12 @@ def _last_keyed_snapshot(folder: Folder, record: StoredDetector, problems: list[
         return state
     if store.last_number(record.id) and store.first_number(record.id) != 1:
         raise StorageError(f"The file {path} with the keys of the detector is missing.")
-    return new_keyed_state(record, folder.files, folder.new_replies())
+    return new_keyed_state(record, folder.files, folder.new_replies(record.id))
 
 
 def _last_snapshot(folder: Folder, record: StoredDetector, problems: list[str]) -> DetectorState:
     """Return the state of the last valid snapshot, or of a new detector if there is none."""
-    store, state = folder.store, new_state(record, folder.retention, folder.new_replies())
+    store, state = folder.store, new_state(record, folder.retention, folder.new_replies(record.id))
     for snapshot in store.snapshots(record.id):
         if snapshot.content:
             checked_size(size_in_model(snapshot.content), folder.limits)

@@ -47,7 +47,7 @@ from imondrian.service.detectors.timer import Timer
 from imondrian.service.detectors.uploads import configuration_in, size_in_model
 from imondrian.service.detectors.worker import DetectorWorker
 from imondrian.service.errors import ConflictError, NotFoundError, NotRecoveredError, StorageError, UnavailableError
-from imondrian.service.limits import Limits, Retention
+from imondrian.service.limits import REPLY_SHARE, Limits, Retention
 from imondrian.service.storage.event_table import Silence
 from imondrian.service.storage.store import Store, StoredDetector
 from imondrian.service.storage.writer import Writer
@@ -129,7 +129,8 @@ class Registry:
         self.limits, self.retention = limits or Limits(), retention or Retention()
         self._files = KeyFiles(folder)
         store = Store(folder)
-        self._folder = Folder(store, self._files, self.limits, self.retention, ReplyMemory(self.limits.reply_bytes))
+        replies = ReplyMemory(max(self.limits.total_bytes // REPLY_SHARE, self.retention.reply_bytes))
+        self._folder = Folder(store, self._files, self.limits, self.retention, replies)
         self.damage_reports = list(store.problems)
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
         self._removing = set[int]()  # ids of detectors that are set aside, while their removal begins
@@ -264,7 +265,9 @@ class Registry:
 
     def _forget(self, name: str) -> None:
         """Drop the handle of a deleted detector; called by the writer, which must not wait for a lock."""
-        self._ending_workers.add(self._handles.pop(name).worker)
+        handle = self._handles.pop(name)
+        self._ending_workers.add(handle.worker)
+        self._folder.reply_memory.remove(handle.record.id)
 
     def _forget_set_aside(self, name: str) -> None:
         """Drop a deleted detector that was set aside; its file is deleted now, or at the next start."""
@@ -360,6 +363,7 @@ class Registry:
         try:
             yield
         except Exception as error:  # noqa: BLE001 (the others must be recovered after any error)
+            self._folder.reply_memory.remove(id_)
             is_ours = isinstance(error, ImondrianError)
             _LOG.error("The detector %r could not be recovered.", name, exc_info=None if is_ours else error)
             reason = str(error) if is_ours else f"{type(error).__name__} {error}".strip()
@@ -401,8 +405,8 @@ class Registry:
         if n_bytes > n_bytes_left:
             n_needed = self.limits.total_bytes - n_bytes_left + n_bytes
             raise ConflictError(
-                f"All detectors together would need {n_needed} bytes, but at most {self.limits.total_bytes} are allowed"
-                " (imondrian serve --max-memory)."
+                f"All detectors together, with the names of their features, would need {n_needed} bytes, but at most"
+                f" {self.limits.total_bytes} are allowed (imondrian serve --max-memory)."
             )
 
     def _add(self, name: str, configuration: dict[str, Any], entries: list[Entry]) -> DetectorHandle:
@@ -437,6 +441,7 @@ class Registry:
             reason = f"The detector could not be created, and must be removed: {error}"
             self._set_aside[record.name] = _SetAside(record.id, reason)
         self._files.remove(record.id)
+        self._folder.reply_memory.remove(record.id)
 
     def _handle(
         self, record: StoredDetector, state: AppliedState, silences: tuple[Silence, ...] = ()
@@ -454,8 +459,8 @@ class Registry:
 
     def _initial_state(self, record: StoredDetector, entries: list[Entry]) -> AppliedState:
         if is_keyed(record.configuration):
-            return new_keyed_state(record, self._files, self._folder.new_replies())
-        state, error = replay(new_state(record, self.retention, self._folder.new_replies()), entries)
+            return new_keyed_state(record, self._files, self._folder.new_replies(record.id))
+        state, error = replay(new_state(record, self.retention, self._folder.new_replies(record.id)), entries)
         if error is not None:
             raise error
         return state

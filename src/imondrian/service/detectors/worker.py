@@ -552,6 +552,7 @@ class DetectorWorker:
         ]
         with self._condition:  # held only briefly: the event loop waits for this lock when it queues a request
             self._replies.add(saved)
+        self._replies.make_room()
         return replies
 
     def _refuse(self, jobs: list[Job], error: BaseException | None) -> None:

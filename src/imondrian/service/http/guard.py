@@ -13,12 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from imondrian.service.capacity import MemoryBudget, RequestMemory
 from imondrian.service.errors import BodyTooLongError, CapacityError
-from imondrian.service.limits import KIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, Limits
+from imondrian.service.limits import KIB, PER_BYTE_OF_MODELS, PER_BYTE_OF_POINTS, SMALL_RESPONSE, Limits
 
 _PUBLIC = ("/health", "/", "/docs")
 _STATIC, _BACKUP = "/static/", "/backup"
 _WITH_POINTS = {"POST": {"points", "scores", "explanations"}, "DELETE": {"points"}}  # ends of paths
-_SMALL_BODY, _SMALL_RESPONSE = 16 * KIB, 64 * KIB  # no memory is reserved up to these sizes
+_SMALL_BODY = 16 * KIB  # no memory is reserved up to this size
 _MAX_DIGITS = 18  # of a Content-Length
 _PIECE_BYTES = 2**16  # of a response, passed to the connection at once
 HEADERS = tuple(
@@ -164,7 +164,7 @@ def _shutting_down(scope: Scope) -> JSONResponse:
 
 def _is_change(scope: Scope) -> bool:
     """Return True if a request changes a detector."""
-    return scope["method"] in ("PUT", "PATCH", "DELETE") or scope["path"].endswith("/points")
+    return scope["method"] in ("PUT", "PATCH", "DELETE") or _part_of_detector(scope["path"]) == "points"
 
 
 def _reservation(scope: Scope, memory: RequestMemory) -> Callable[[int], None]:
@@ -229,7 +229,7 @@ class _ResponseSender:
     async def _start(self, message: Any) -> None:
         present = dict(message["headers"])
         n_bytes = int(present.get(b"content-length", b"0"))
-        if n_bytes > _SMALL_RESPONSE:
+        if n_bytes > SMALL_RESPONSE:
             try:
                 self._reserve(n_bytes)
             except CapacityError as error:

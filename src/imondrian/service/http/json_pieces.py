@@ -12,7 +12,10 @@ _ITEMS_PER_PIECE = (
 
 
 def json_pieces(content: BaseModel) -> Iterator[bytes]:
-    """Yield the JSON of a response in pieces; together they are the same as `content.model_dump_json()`."""
+    """Yield the JSON of a response in pieces; together they are the same as `content.model_dump_json()`.
+
+    The schema must not have aliases or excluded fields.
+    """
     if isinstance(content, RootModel):
         yield from _value(content.root)
         return
@@ -39,4 +42,4 @@ def _items(items: list[Any]) -> Iterator[bytes]:
 
 
 def _json(value: Any) -> bytes:
-    return to_json(value, inf_nan_mode="null")
+    return to_json(value, by_alias=False, inf_nan_mode="null")

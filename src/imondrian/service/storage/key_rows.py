@@ -18,7 +18,7 @@ from imondrian.service.changes.journal import digest_of
 from imondrian.service.changes.keyed_rows import LearnedRow
 from imondrian.service.changes.row_labels import joined_pair, split_pair
 
-# at most 500 keys, and at most 8 MB of rows, so that other detectors do not wait long for the writer
+# at most 500 keys, with about 8 MB of rows, so that other detectors do not wait long for the writer
 KEYS_PER_TRANSACTION, _BYTES_PER_TRANSACTION = 500, 8_000_000
 N_ROWS_KEPT = 64  # of each key
 _HEAD = struct.Struct("<8d")

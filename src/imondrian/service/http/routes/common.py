@@ -15,7 +15,7 @@ from imondrian.service.changes.configuration import NAME
 from imondrian.service.detectors.registry import DetectorHandle, Registry
 from imondrian.service.http.json_pieces import json_pieces
 from imondrian.service.http.schemas import Problem
-from imondrian.service.limits import Limits
+from imondrian.service.limits import SMALL_RESPONSE, Limits
 
 JSON = "application/json"
 _SMALL_BODY = 2**14  # bytes; shorter bodies are parsed in the event loop, not in another thread
@@ -68,25 +68,31 @@ async def parse_body(request: Request, parse: Callable[[bytes], Parsed], *, is_c
         return await run_in_threadpool(parse, body)
 
 
-async def json_response(request: Request, make: Callable[[], BaseModel]) -> Response:
+async def json_response(request: Request, make: Callable[[], BaseModel], n_bytes: int = 0) -> Response:
     """Make a response in another thread: writing a lot of JSON in the event loop would block all other requests.
 
-    The caller holds a slot, which limits how many responses are made at the same time.
+    The caller holds a slot, which limits how many responses are made at the same time. `n_bytes` is the memory that the
+    objects need from which the JSON is written; it is reserved until it has been written.
     """
-    return Response(await run_in_threadpool(_content, make, request.state.memory), media_type=JSON)
+    with request.app.state.memory.reserved(n_bytes) if n_bytes else nullcontext():
+        return Response(await run_in_threadpool(_content, make, request.state.memory), media_type=JSON)
 
 
 def _content(make: Callable[[], BaseModel], memory: RequestMemory) -> memoryview:
-    """Return a response as JSON; memory for it is reserved as it grows."""
+    """Return a response as JSON; memory for it is reserved as it grows, unless it is small."""
     content = bytearray()
     for piece in json_pieces(make()):
-        memory.reserve_response(len(content) + len(piece))
         content += piece
+        if len(content) > SMALL_RESPONSE:
+            memory.reserve_response(len(content))
     return memoryview(content)
 
 
 async def large_response(
-    request: Request, make: Callable[[], BaseModel], slot: AbstractAsyncContextManager[None] | None = None
+    request: Request,
+    make: Callable[[], BaseModel],
+    slot: AbstractAsyncContextManager[None] | None = None,
+    n_bytes: int = 0,
 ) -> Response:
     """Wait for a slot, and make a response in another thread, unless the client has disconnected.
 
@@ -97,11 +103,13 @@ async def large_response(
         Returns the content of the response.
     slot : async context manager, optional
         A further slot to wait for.
+    n_bytes : int, optional
+        The memory to reserve while the response is made.
     """
     async with request.app.state.response_limit.slot():
         await raise_if_disconnected(request)
         async with slot or nullcontext():
-            return await json_response(request, make)
+            return await json_response(request, make, n_bytes)
 
 
 @asynccontextmanager

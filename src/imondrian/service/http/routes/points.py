@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from imondrian.service.changes.configuration import size_of
 from imondrian.service.changes.journal import FORGET, entry_of_points
 from imondrian.service.changes.keyed_rows import MAX_KEY_LENGTH, KeyedRows
 from imondrian.service.changes.posted_rows import PostedRows
@@ -53,6 +54,7 @@ from imondrian.stream.detector import StreamDetector
 router = APIRouter(prefix="/detectors/{name}", tags=["points"])
 history_router = APIRouter(prefix="/detectors/{name}/history", tags=["history"])
 _FEW_POINTS = 100  # up to this number, no memory is reserved for the results
+_FEW_VALUES = 100  # up to this number, no memory is reserved for their explanations
 _BODY = {"requestBody": schemas.POINTS_BODY}
 _BODY_AND_ID = _BODY | {"parameters": [schemas.REQUEST_ID]}
 
@@ -146,16 +148,18 @@ async def explain(request: Request, name: Name) -> Response:
     """Divide the score of each point among the features, without learning the points."""
     handle = handle_of(request, name)
     rows = await _rows(request, handle, handle.max_explained_points)
-    request.state.memory.reserve(PER_EXPLAINED_VALUE * rows.points.size)
+    n_values = len(rows.points) * size_of(handle.record.configuration).n_values
+    n_bytes = PER_EXPLAINED_VALUE * n_values if n_values > _FEW_VALUES else 0
     if isinstance(rows, KeyedRows):
+        request.state.memory.reserve(n_bytes)  # until the response is sent: explanations are made before it
         explainer = KeyedExplainer(rows, handle.record.configuration["features"])
         await _read_keys(request, handle, rows, explainer)
         return await large_response(request, explainer.response)
     make = partial(explanations_of, handle, rows)
     if len(rows.points) <= MAX_POINTS_ON_SHARED_COPY:
-        return await large_response(request, make, read_slot(request, handle))
+        return await large_response(request, make, read_slot(request, handle), n_bytes)
     async with copy_slot(request, handle):
-        return await large_response(request, make)
+        return await large_response(request, make, n_bytes=n_bytes)
 
 
 async def _read_keys(
