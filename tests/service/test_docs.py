@@ -79,7 +79,7 @@ def test_documented_limits_match_the_code():
         f"at most {retention.history_values:,} values, and {retention.history_label_bytes // MIB} MiB of categories",
         (
             f"| detectors | {limits.detectors:,}, of {limits.detector_bytes // MIB} MiB each,"
-            f" {limits.total_bytes // 2**30} GiB together, with the names of their features (`--max-memory`"
+            f" {limits.total_bytes // 2**30} GiB together, with very long names of features (`--max-memory`"
         ),
         f"| keys | {limits.keys:,} of a detector, of {MAX_KEY_LENGTH} characters; {limits.keys_per_read:,} in a ",
         f"| memory for requests | {limits.memory_bytes // 2**30} GiB together",

@@ -54,6 +54,7 @@ DEFAULTS: dict[str, Any] = {
     "max_bytes": None,
 }
 _VALUE_BYTES, _STRING_BYTES, _CHARACTER_BYTES = 8, 76, 4
+_USUAL_NAME_BYTES = 2**18  # of all features of a detector: 1,000 names of 13 characters, or 100 names of 256
 MAX_TEXT_LENGTH = 100  # characters of a setting
 _MAX_MARKED_VALUES = 2**26  # values in a window whose gaps are marked: a model file has a bit for each, in its header
 
@@ -120,7 +121,7 @@ def is_valid_name(name: str, limits: Limits) -> bool:
 
 
 def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], int]:
-    """Return a complete, checked configuration, and the number of bytes that its detector and its names need.
+    """Return a complete, checked configuration, and the number of bytes that its detector needs.
 
     Parameters
     ----------
@@ -147,13 +148,13 @@ def checked_configuration(settings: dict[str, Any], limits: Limits) -> tuple[dic
     parameters = parameters_of(configuration)  # checks all other settings
     rules = rules_by_name(parameters["rules"], features)
     complete = {**configuration, "threshold": parameters["threshold"], **rules}
-    n_bytes = keyed_memory_bytes(complete, limits) if is_keyed(complete) else n_bytes
-    return complete, n_bytes + name_bytes(complete)
+    return complete, keyed_memory_bytes(complete, limits) if is_keyed(complete) else n_bytes
 
 
 def name_bytes(configuration: dict[str, Any]) -> int:
-    """Return how many bytes of memory the names of the features take at most: they are stored twice."""
-    return sum(2 * (_STRING_BYTES + _CHARACTER_BYTES * len(name)) for name in configuration["features"])
+    """Return the memory of very long names of features, which are stored twice: the bytes beyond the usual size."""
+    n_bytes = sum(2 * (_STRING_BYTES + _CHARACTER_BYTES * len(name)) for name in configuration["features"])
+    return max(n_bytes - _USUAL_NAME_BYTES, 0)
 
 
 def is_keyed(configuration: dict[str, Any]) -> bool:

@@ -198,7 +198,7 @@ class Registry:
             handle = self._existing(name)
             if handle is None:
                 configuration, n_bytes = checked_configuration(settings, self.limits)
-                self._check_memory(n_bytes)
+                self._check_memory(n_bytes + name_bytes(configuration))
                 if is_keyed(configuration):
                     check_number_of_keyed(sum(each.is_keyed for each in self._running_workers()), self.limits)
                 return self._add(name, configuration, []), True
@@ -405,7 +405,7 @@ class Registry:
         if n_bytes > n_bytes_left:
             n_needed = self.limits.total_bytes - n_bytes_left + n_bytes
             raise ConflictError(
-                f"All detectors together, with the names of their features, would need {n_needed} bytes, but at most"
+                f"All detectors together would need {n_needed} bytes, but at most"
                 f" {self.limits.total_bytes} are allowed (imondrian serve --max-memory)."
             )
 

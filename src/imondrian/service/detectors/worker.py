@@ -176,7 +176,7 @@ class DetectorWorker:
 
     @property
     def n_bytes(self) -> int:
-        """Memory of the detector and of the names of its features."""
+        """Memory of the detector and of very long names of its features."""
         return self.summary.n_bytes + self._name_bytes
 
     @property
