@@ -33,7 +33,7 @@ from imondrian.fleet.key_store import KeyStore, save_copy
 from imondrian.fleet.keys import Key, checked_key, checked_keys, encoded_key
 from imondrian.fleet.results import FleetResult, FleetResults, KeyAlarms, KeyChanges, KeyEvent, KeyIncident
 from imondrian.forest.forest_parameters import checked_n_jobs
-from imondrian.forest.inputs import unchanged
+from imondrian.forest.inputs import unchanged, without_mask
 from imondrian.rows.named_rows import RowConverter, has_length, rows_in_memory
 from imondrian.stream.detector import StreamDetector
 from imondrian.stream.stream_parameters import check_rules_match, checked_parameters, checked_threshold
@@ -318,7 +318,7 @@ class Fleet:
         -------
         FleetResult
         """
-        row = x if hasattr(x, "keys") else np.atleast_1d(np.asarray(x))
+        row = x if hasattr(x, "keys") else np.atleast_1d(np.asarray(without_mask(x)))
         results = self.process_many([key], [row])
         values = {name: column[0].item() for name, column in results._asdict().items()}
         return FleetResult(**values | {"incident": None if values["incident"] == NO_INCIDENT else values["incident"]})

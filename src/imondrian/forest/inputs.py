@@ -211,13 +211,16 @@ def _with_zeros(array: Array) -> Array:
     return np.where(np.isnan(array), 0.0, array)
 
 
+def without_mask(values: Any) -> Any:
+    """Return a masked array as an array of floats in which masked values are NaN, and anything else unchanged."""
+    return np.ma.filled(values.astype(np.float64), np.nan) if np.ma.is_masked(values) else values
+
+
 def _as_numbers(values: Any, name: str) -> Array:
     if type(values) is np.ndarray and values.dtype == np.float64 and values.flags.carray:
         return values
     try:
-        if np.ma.is_masked(values):
-            values = np.ma.filled(values.astype(np.float64), np.nan)
-        array = np.asarray(values)
+        array = np.asarray(without_mask(values))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must be numbers: {error}.") from None
     if array.dtype.kind == "O":

@@ -9,7 +9,7 @@ import numpy as np
 from imondrian.base.categories import MISSING_CODE, category_codes, is_missing
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.forest.inputs import as_number
+from imondrian.forest.inputs import as_number, without_mask
 
 AUTO = "auto"
 _CATEGORICAL_TYPES = ("category", "categorical", "enum", "dictionary")  # of columns in pandas, polars and Arrow
@@ -30,10 +30,12 @@ def columns_of(X: Any) -> list[Any]:
 def as_table(X: Any, *, has_categories: bool) -> Any:
     """Return a sequence of rows, or another object with `__array__`, as an array.
 
-    Data frames, arrays, rows of different lengths and anything else are returned unchanged. The array has objects if
-    there is text, or if a sequence has categories. Objects keep integers exact: in an array of numbers, if one value is
-    a float, all integers become floats and can lose digits.
+    Data frames, arrays, rows of different lengths and anything else are returned unchanged, but masked numbers become
+    NaN. The array has objects if there is text, or if a sequence has categories. Objects keep integers exact: in an
+    array of numbers, if one value is a float, all integers become floats and can lose digits.
     """
+    if np.ma.isMaskedArray(X) and is_numeric(X) and not has_categories:
+        return without_mask(X)
     is_rows = isinstance(X, Sequence) or hasattr(X, "__array__")
     if is_frame(X) or isinstance(X, (np.ndarray, str, bytes)) or not is_rows:
         return X

@@ -10,7 +10,7 @@ from imondrian.base.categories import category_code, is_missing
 from imondrian.base.copying import shallow_copy
 from imondrian.base.errors import InvalidInputError
 from imondrian.engine.jit import Array
-from imondrian.forest.inputs import as_number, as_points, as_points_with_gaps, as_row, as_row_with_gaps
+from imondrian.forest.inputs import as_number, as_points, as_points_with_gaps, as_row, as_row_with_gaps, without_mask
 from imondrian.rows.missing_values import check_rows_have_values
 from imondrian.rows.mixed_tables import (
     as_number_with_gap,
@@ -171,7 +171,7 @@ class RowConverter:
 
     def _points_of_array(self, X: Array) -> Array:
         if X.ndim != 2 or X.shape[1] != self.n_features or self._has_numbers_only(X):
-            return self._checked_points(np.asarray(X))
+            return self._checked_points(np.asarray(without_mask(X)))
         return self._checked_points(points_of_table(X, self._categorical, self.names))
 
     def _checked_points(self, points: Array) -> Array:

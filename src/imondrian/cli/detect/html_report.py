@@ -155,7 +155,8 @@ def _two_features(scored: ScoredRows, parts: Array) -> Picture:
             "Score by position", "The score over both features, and the normal region.", score_regions(scored)
         )
     order = np.argsort(-np.abs(parts).mean(axis=0), kind="stable")
-    leading = [j for j in order if j in _numbers(rows)][:2]
+    numbers = _numbers(rows)
+    leading = [j for j in order if j in numbers][:2]
     names = [rows.features[j] for j in leading]
     points, is_anomaly = rows.points[:, leading], scored.is_anomaly
     is_complete = np.isfinite(points).all(axis=1)
@@ -169,4 +170,4 @@ def _two_features(scored: ScoredRows, parts: Array) -> Picture:
 
 def _numbers(rows: Rows) -> set[int]:
     """Return the indices of the features that are numbers."""
-    return {j for j in range(len(rows.features)) if j not in rows.categorical}
+    return set(range(len(rows.features))) - set(rows.categorical)
