@@ -670,6 +670,28 @@ def test_new_keys_are_refused_if_all_detectors_have_used_the_memory(tmp_path):
     registry.close()
 
 
+def test_new_keys_in_the_queues_of_other_detectors_count(tmp_path):
+    total = 2 * keyed_memory(n_keys=0) + 3 * KEY_BYTES
+    registry = Registry(tmp_path, Limits(total_bytes=total))
+    first, second = (registry.create(name, HOSTS)[0] for name in "ab")
+    with first.worker.keys.fleet._locks[0]:  # nothing is applied meanwhile
+        waiting = [submitted(first, keys) for keys in (["a", "b"], ["b", "a"])]
+        with pytest.raises(InvalidInputError, match="has 0 keys, and the request has 2 others, but at most 1 keys"):
+            submitted(second, ["c", "d"])
+        with pytest.raises(ConflictError, match=f"but at most {total} are allowed"):
+            registry.create("c", {"features": ["x"]})
+        submitted(second, ["c"]).result(10)
+        with pytest.raises(InvalidInputError, match="has 2 keys, and the request has 1 others, but at most 2 keys"):
+            submitted(first, ["d"])
+    assert [future.result(10).status for future in waiting] == [200, 200]
+    for keys in (["a", "b"], ["b", "a"]):
+        submitted(first, keys).result(10)
+    with pytest.raises(InvalidInputError, match="has 2 keys, and the request has 1 others, but at most 2 keys"):
+        submitted(first, ["d"])
+    wait_until(lambda: first.worker._queued_keys.n_bytes == 0)
+    registry.close()
+
+
 def keyed_memory(n_keys):
     """Return the memory of the detector HOSTS with n_keys keys."""
     return checked_configuration(HOSTS, Limits())[1] + n_keys * KEY_BYTES

@@ -1,6 +1,7 @@
 """The jobs of a worker that have not been applied yet, and the limits on them."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -64,30 +65,48 @@ class QueueSize:
 
 
 class QueuedKeys:
-    """The keys of jobs that have not been applied, and the limits on the number of keys of a detector.
+    """The new keys of jobs that have not been applied, and the limits on the number of keys of a detector.
 
     Parameters
     ----------
     limits : Limits
         The largest number of keys of a detector; also the memory of all detectors, which is named in error messages.
     bytes_left : callable
-        Returns how much memory all detectors together may still use.
+        Returns how much memory all detectors together may still use, without that of their queued keys.
     """
 
     def __init__(self, limits: Limits, bytes_left: Callable[[], int]) -> None:
         self._limits, self._bytes_left, self._lock = limits, bytes_left, threading.Lock()
-        self._keys: dict[Future[Reply], frozenset[str]] = {}
-        self._n_queued = 0  # a key of several jobs counts several times
+        self._new_keys: dict[Future[Reply], frozenset[str]] = {}  # of each job
+        self._n_jobs = Counter[str]()  # in which each of these keys occurs
 
-    def check(self, keys: frozenset[str], known: Mapping[str, Any]) -> None:
-        """Raise InvalidInputError if known keys, keys of waiting jobs and keys of a request are too many together."""
-        if all(key in known for key in keys):
+    @property
+    def n_bytes(self) -> int:
+        """Memory that these keys will need."""
+        return KEY_BYTES * len(self._n_jobs)
+
+    def check(self, keys: frozenset[str], known: Mapping[str, Any], n_counted: int) -> None:
+        """Raise InvalidInputError if known keys, keys of waiting jobs and keys of a request are too many together.
+
+        Parameters
+        ----------
+        keys : frozenset of str
+            The keys of the request.
+        known : dict
+            The keys of the detector.
+        n_counted : int
+            How many of the known keys are counted as memory of the detector.
+        """
+        new = keys.difference(known)
+        if not new:
             return
-        max_keys = min(self._limits.keys, len(known) + max(self._bytes_left(), 0) // KEY_BYTES)
-        if len(known) + self._n_queued + len(keys) <= max_keys:
+        max_keys = min(self._limits.keys, n_counted + max(self._bytes_left() + self.n_bytes, 0) // KEY_BYTES)
+        if len(known) + len(self._n_jobs) + len(new) <= max_keys:
             return
-        waiting = self._waiting_keys(known)
-        n_new, n_others = sum(key not in known for key in keys - waiting), len(known) + len(waiting)
+        with self._lock:
+            waiting = set(self._n_jobs)
+        waiting.difference_update(known)
+        n_new, n_others = len(new - waiting), len(known) + len(waiting)
         if n_new and n_others + n_new > max_keys:
             where = f" in the {self._limits.total_bytes} bytes of all detectors (imondrian serve --max-memory)"
             raise InvalidInputError(
@@ -95,19 +114,23 @@ class QueuedKeys:
                 f" are allowed{where if max_keys < self._limits.keys else ''}."
             )
 
-    def _waiting_keys(self, known: Mapping[str, Any]) -> set[str]:
-        with self._lock:
-            queued = list(self._keys.values())
-        return {key for keys in queued for key in keys if key not in known}
-
-    def add(self, job: Job) -> None:
-        """Add the keys of a job; they are removed when its future is done."""
-        if job.keys:
+    def add(self, job: Job, known: Mapping[str, Any]) -> None:
+        """Add the new keys of a job; they are removed when its future is done, or earlier by `remove`."""
+        new = job.keys.difference(known)
+        if new:
             with self._lock:
-                self._keys[job.future] = job.keys
-                self._n_queued += len(job.keys)
+                self._new_keys[job.future] = new
+                self._n_jobs.update(new)
             job.future.add_done_callback(self._remove)
+
+    def remove(self, jobs: list[Job]) -> None:
+        """Remove the keys of jobs that have been applied."""
+        for job in jobs:
+            self._remove(job.future)
 
     def _remove(self, future: Future[Reply]) -> None:
         with self._lock:
-            self._n_queued -= len(self._keys.pop(future))
+            for key in self._new_keys.pop(future, ()):
+                self._n_jobs[key] -= 1
+                if not self._n_jobs[key]:
+                    del self._n_jobs[key]

@@ -131,7 +131,7 @@ class DetectorWorker:
             if job.request is not None:
                 self._replies.add_pending(job.request, digest_of(job.kind, job.content), job.future)
             self._queue.add(job)
-            self._queued_keys.add(job)
+            self._add_keys(job)
             self._ready.append(JournalledJob(job, entry))
             self._n_journalled = entry.number
         self._state = replace(self._state, backlog=())
@@ -176,8 +176,8 @@ class DetectorWorker:
 
     @property
     def n_bytes(self) -> int:
-        """Memory of the detector and of very long names of its features."""
-        return self.summary.n_bytes + self._name_bytes
+        """Memory of the detector, of the keys in its queue, and of very long names of its features."""
+        return self.summary.n_bytes + self._queued_keys.n_bytes + self._name_bytes
 
     @property
     def counts(self) -> Counts:
@@ -236,7 +236,7 @@ class DetectorWorker:
                 return earlier
             self._queue.check(n_points, len(content))
             if keys:
-                self._queued_keys.check(keys, self.keys.rows.summaries)
+                self._queued_keys.check(keys, self.keys.rows.summaries, self.summary.n_keys or 0)
                 self._check_moves(keys, n_points)
             self._check_disk_space(kind, content, n_points)
             job = Job(kind, content, n_points, request, time.time(), Future(), keys)
@@ -246,11 +246,15 @@ class DetectorWorker:
                 self._replies.add_pending(request, request_digest, job.future)
             self._waiting.append(job)
             self._queue.add(job)
-            self._queued_keys.add(job)
+            self._add_keys(job)
             is_idle, self._is_journalling = not self._is_journalling, True
         if is_idle:
             self._writer.submit(self._journal, self._on_journalled)
         return job.future
+
+    def _add_keys(self, job: Job) -> None:
+        if job.keys:
+            self._queued_keys.add(job, self.keys.rows.summaries)
 
     def _check_moves(self, keys: frozenset[str], n_points: int) -> None:
         """Raise InvalidInputError if a request would move keys between memory and disk for too long."""
@@ -487,6 +491,7 @@ class DetectorWorker:
         state, outcomes = self._state.apply(entries, self._write_lock, self._wait_for_store)
         self._state = state.timed(time.monotonic() - start)
         self._problems.pop("store", None)
+        self._queued_keys.remove(jobs)  # now they are keys of the detector, and counted by its summary
         self.summary = self._state.summary()
         if any(entry.kind not in WITH_POINTS for entry in entries):
             self.settings = self._state.applier.settings
