@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from imondrian import MondrianForest
 from imondrian.cli.app import app
+from imondrian.cli.table_rows import Rows
 from imondrian.tables import cells, column_contents, feature_columns
 
 N_ROWS = 400
@@ -63,3 +64,20 @@ def test_explain_does_each_piece_of_work_once(work):
     for counts in (work["scored"], work["explained"]):
         assert len(counts) == N_ROWS
         assert set(counts.values()) == {1}
+
+
+def test_the_report_of_a_wide_table_looks_for_its_categories_a_few_times(tmp_path, monkeypatch):
+    n_calls, find = 0, Rows.categorical.fget
+
+    def counted(rows):
+        nonlocal n_calls
+        n_calls += 1
+        return find(rows)
+
+    monkeypatch.setattr(Rows, "categorical", property(counted))
+    monkeypatch.chdir(tmp_path)
+    names = [f"c{j}" for j in range(60)]
+    rows = [",".join(str(i * j % 7) for j in range(60)) for i in range(30)]
+    (tmp_path / "wide.csv").write_text("\n".join([",".join(names), *rows]))
+    run("detect", "wide.csv", "--trees", "5", "--report", "report.html", "-q")
+    assert 0 < n_calls < 60  # 3,600 if it were looked up for each pair of columns

@@ -64,7 +64,7 @@ def _make_streams_safe() -> None:
 
 def _in_one_line(error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return "not enough memory."
+        return str(error) if type(error) is MemoryError and error.args else "not enough memory."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     return " ".join(str(error).split())

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from imondrian.base.errors import InvalidInputError, NotHeldError
+from imondrian.base.free_memory import check_memory
 from imondrian.engine.jit import Array
 from imondrian.engine.nodes import (
     FIELDS,
@@ -72,10 +73,13 @@ class ForestState:
 
     @classmethod
     def empty(cls, parameters: ForestParameters, n_features: int, n_rows: int = 0) -> Self:
-        """Return a state without points, with slots for n_rows rows."""
+        """Return a state without points, with slots for n_rows rows; raise MemoryError if these need too much."""
         layout = FeatureLayout.checked(n_features, parameters.categorical)
         sampler = new_sampler(parameters.max_samples, parameters.window, layout.n_categorical)
-        n_slots = max(sampler.reserve(layout.n_coordinates), min(n_rows, sampler.limit))
+        n_used = min(n_rows, sampler.limit)
+        n_bytes = table_bytes(parameters.n_trees, n_used, layout.n_coordinates, layout.n_categorical)
+        check_memory(n_bytes, f"{parameters.n_trees} trees of {n_used} points with {n_features} features need")
+        n_slots = max(sampler.reserve(layout.n_coordinates), n_used)
         trees = empty_trees(parameters.n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
         start_streams(trees.heads, np.uint64(parameters.seed))
         state = cls(trees, new_scale(parameters.scale, layout), sampler, layout)
