@@ -86,6 +86,20 @@ def test_estimators_learn_more_rows_with_masked_values(tables):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (4,), (1, 2, 2)])
+def test_masked_text_is_an_error_that_names_a_value(shape):
+    X = np.ma.array(np.array(["a", 1.0, 2.0, 3.0], dtype=object).reshape(shape), mask=False)
+    X[(0,) * (len(shape) - 1) + (1,)] = np.ma.masked
+    for call in (
+        StreamDetector(2).process_many,
+        StreamDetector(2).score,
+        MondrianForest(5).build,
+        lambda X: Fleet(2).process("a", X),
+    ):
+        with pytest.raises(InvalidInputError):
+            call(X)
+
+
 def test_forests_refuse_masked_values(tables):
     masked, plain = tables
     forests = [MondrianForest(5, seed=0) for _ in range(2)]

@@ -212,8 +212,13 @@ def _with_zeros(array: Array) -> Array:
 
 
 def without_mask(values: Any) -> Any:
-    """Return a masked array as an array of floats in which masked values are NaN, and anything else unchanged."""
-    return np.ma.filled(values.astype(np.float64), np.nan) if np.ma.is_masked(values) else values
+    """Return a masked array as an array in which masked numbers are NaN, others None; anything else unchanged."""
+    if not np.ma.is_masked(values):
+        return values
+    try:
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    except (TypeError, ValueError, OverflowError):
+        return np.array(values.tolist(), dtype=object)
 
 
 def _as_numbers(values: Any, name: str) -> Array:
