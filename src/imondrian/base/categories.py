@@ -84,7 +84,7 @@ def is_missing(value: Any) -> bool:
 
 
 def distinct_key(value: Any) -> tuple[type, Any]:
-    """Return a key of dictionaries for a category: True and 1 have different ones.
+    """Return the dictionary key of a category: True and 1 have different keys.
 
     Long integers become text: Python's hash of integers is not random, so that somebody could choose thousands of long
     integers with the same hash, and a dictionary of them would take quadratic time.

@@ -334,7 +334,7 @@ def _series_command(output: options.Decorator, *parameters: options.Decorator) -
 def series(**values: Any) -> None:
     """Watch a time series and plot it: values with the expected range, incidents, and surprise.
 
-    DATA is a table as for imondrian detect, with the rows in the order of time.
+    DATA is a table as for imondrian detect, with the rows in chronological order.
     """
     from imondrian.cli.commands.series import plot_series as run
 
@@ -354,7 +354,7 @@ def _plot(kind: str, values: dict[str, Any]) -> None:
 def report(**values: Any) -> None:
     """Watch a time series and write an HTML report: a plot, and the incidents with times and reasons.
 
-    DATA is a table as for imondrian detect, with the rows in the order of time. For tables whose rows have no order,
+    DATA is a table as for imondrian detect, with the rows in chronological order. For tables whose rows have no order,
     use imondrian detect --report.
     """
     from imondrian.cli.commands.series import report as run

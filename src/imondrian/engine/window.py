@@ -370,7 +370,7 @@ def selected_points(trees: Trees, t: int, ring: Array, number: int, selection: S
 
 @kernel
 def share_points(trees: Trees, sharing: Trees, ring: Array, number: int, selection: Selection) -> bool:
-    """Write the points of `trees`, which hold points of the window, to `sharing`, which `sharing_trees` made from them.
+    """Write the points of `trees`, all from the window, to `sharing`, which is `sharing_trees` of the same trees.
 
     Return False if that is impossible: a leaf does not have as many copies as its tree selects in the window, or its
     newest copy has other bits (0.0 instead of -0.0 or vice versa); or if a tree is so deep that this would take long.

@@ -37,7 +37,7 @@ from imondrian.forest.scales import new_scale
 from imondrian.stream.alarm_reasons import longest_block
 from imondrian.stream.detector import StreamDetector
 
-_TRACKER_BYTES = 2048  # upper bound of the memory for the incidents of one key
+_TRACKER_BYTES = 2048  # upper bound on the memory for the incidents of one key
 SeedOf = Callable[[Key], int]
 
 

@@ -34,7 +34,7 @@ _CLOSE, _APART = 0.06, 0.22  # inches between panels of a group, and between gro
 _CAPTION, _TITLE, _HEAD = 0.19, 0.18, 0.24  # inches above a panel, a column and several columns
 _FLATNESS = 0.8  # height over width of a panel of Figure 2, so that all fit on a page
 _SCORES = "score"
-_MANY_TICKS = 0.7  # from this range of scores on, the colour bar has no space for a number at each tenth
+_MANY_TICKS = 0.7  # if the scores span at least this much, the colour bar has no space for a number at each tenth
 
 Cell = tuple[DetectionMap, str | None]  # a panel: a map, and the rule whose labels it shows; None: it shows the scores
 

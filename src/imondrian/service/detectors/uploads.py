@@ -183,7 +183,7 @@ def _categorical_names(detector: StreamDetector, features: list[str]) -> list[st
     categorical = detector.parameters["categorical"]
     if any(isinstance(item, str) for item in categorical) and detector.feature_names is None:
         raise InvalidInputError(
-            "The detector in the model file has categorical features by name, but has not seen a row with names."
+            "The detector in the model file names its categorical features, but has not seen a row with names."
         )
     indices = set(RowLayout.of(detector.parameters).categorical)
     return [name for j, name in enumerate(features) if j in indices]

@@ -249,7 +249,9 @@ class _ResponseSender:
                 "more_body": not is_last or message.get("more_body", False),
             }
             await self._send({**message, **piece})
-            await asyncio.sleep(0)  # a fast client never makes `send` wait: without this, all other requests would
+            await asyncio.sleep(
+                0
+            )  # `send` never waits for a fast client: without this, all other requests would have to wait
 
 
 async def _nothing() -> None:

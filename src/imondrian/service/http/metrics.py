@@ -31,10 +31,10 @@ _METRICS: dict[str, tuple[str, str, Callable[[DetectorHandle], float | None]]] =
     "drifts_total": ("counter", "Drifts reported.", lambda handle: handle.worker.summary.n_drifts),
     "incidents_total": (
         "counter",
-        "Incidents of anomalies opened.",
+        "Incidents opened because of anomalies.",
         lambda handle: handle.worker.counts.n_incidents,
     ),
-    "silences_total": ("counter", "Incidents of missing data opened.", lambda handle: handle.n_silences),
+    "silences_total": ("counter", "Incidents opened because of missing data.", lambda handle: handle.n_silences),
     "open_incidents": ("gauge", "Incidents that are open.", lambda handle: handle.n_open_incidents),
     "surprise": (
         "gauge",

@@ -202,6 +202,6 @@ class RequestParser(HttpToolsProtocol):
         return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request may have at most {limits} in total."
 
     def _stop(self, status: HTTPStatus, detail: str) -> NoReturn:
-        """Stop httptools by an error; `_feed` then calls `send_400_response`."""
+        """Stop httptools by raising an error; `_feed` then calls `send_400_response`."""
         self._problem = status, detail
         raise ValueError(detail)

@@ -3,7 +3,7 @@
 const INTEGER = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const TENTHS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const DIGITS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 4 });
-const DIGITS_ONLY = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2, maximumFractionDigits: 0 });
+const TWO_DIGITS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
 const DURATIONS = [[86_400, "d"], [3_600, "h"], [60, "min"]]; // seconds
 const UNITS = ["B", "KB", "MB", "GB"];
 
@@ -59,7 +59,7 @@ export function oneIn(surprise) {
 
 function oneInCount(surprise) {
   const n = 10 ** surprise;
-  return n < 1e9 ? `1 in ${DIGITS_ONLY.format(n)}` : "1 in over a billion";
+  return n < 1e9 ? `1 in ${TWO_DIGITS.format(n)}` : "1 in over a billion";
 }
 
 export function surprise(value) {

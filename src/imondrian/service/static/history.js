@@ -1,6 +1,6 @@
 // The latest rows of a detector, by column.
 
-const COLUMNS = ["index", "time", "own_time", "values", "anomaly_score", "surprise", "threshold", "is_anomaly", "incident", "expected_low", "expected_high"]; // the last two are of time series only
+const COLUMNS = ["index", "time", "own_time", "values", "anomaly_score", "surprise", "threshold", "is_anomaly", "incident", "expected_low", "expected_high"]; // only time series have the last two
 const MAX_ROWS = 2000;
 
 export class History {
