@@ -69,17 +69,17 @@ def test_documented_limits_match_the_code():
         (
             f"| points | {limits.points_per_request:,}, or fewer if points x trees x values of a point would exceed"
             f" 10^{math.log10(limits.values_per_request):.0f}; {limits.explained_points:,} to explain,"
-            f" with {limits.explained_values:,} values of points (with a shingle, those of all its rows; and fewer"
-            f" if the names of the features take more than"
-            f" {limits.explained_name_bytes // MIB} MiB for all these points) |"
+            f" with {limits.explained_values:,} values in total (with a shingle, including those of its earlier rows),"
+            f" or fewer if the names of the features would take more than {limits.explained_name_bytes // MIB} MiB"
+            " for all these points |"
         ),
         f"| name | {limits.name_length} characters",
         f"| features | {limits.features:,}, with names of {limits.feature_length} characters |",
         f"| category | {limits.category_length} characters |",
         f"at most {retention.history_values:,} values, and {retention.history_label_bytes // MIB} MiB of categories",
         (
-            f"| detectors | {limits.detectors:,}, of {limits.detector_bytes // MIB} MiB each,"
-            f" {limits.total_bytes // 2**30} GiB together, with very long names of features (`--max-memory`"
+            f"| detectors | {limits.detectors:,}, of {limits.detector_bytes // MIB} MiB each;"
+            f" {limits.total_bytes // 2**30} GiB together (`--max-memory`), including very long names"
         ),
         f"| keys | {limits.keys:,} of a detector, of {MAX_KEY_LENGTH} characters; {limits.keys_per_read:,} in a ",
         f"| memory for requests | {limits.memory_bytes // 2**30} GiB together",
@@ -100,7 +100,7 @@ def test_documented_limits_match_the_code():
         f"last {retention.replies:,} replies, or fewer if they exceed {retention.reply_bytes // MIB} MiB",
         f"an eighth of `--max-memory` ({limits.total_bytes // REPLY_SHARE // MIB} MiB by default), or",
         f"or {retention.reply_bytes // MIB} MiB if that is more",
-        f"after {retention.points_between_snapshots:,} points, {retention.bytes_between_snapshots // 2**20} MB",
+        f"after {retention.points_between_snapshots:,} points, {retention.bytes_between_snapshots // 2**20} MiB",
         f"or {retention.requests_between_snapshots:,} requests that learn no points",
     ):
         assert figure in " ".join(DOCUMENT.split()), figure

@@ -272,8 +272,8 @@ ENCODING = click.option(
     metavar="NAME",
     default="auto",
     show_default=True,
-    help="Encoding of text, such as utf-8, utf-16 or latin-1; auto: by the byte order mark, else UTF-8 if the text is"
-    " valid UTF-8, else Windows-1252.",
+    help="Encoding of text, such as utf-8, utf-16 or latin-1; auto: by the byte order mark, else UTF-16 if about every"
+    " second byte is zero, else UTF-8 if the text is valid UTF-8, else Windows-1252.",
 )
 SKIP_LINES = integer_option(
     "--skip-lines", "Number of lines before the header.  [default: title lines are recognised]", smallest=0

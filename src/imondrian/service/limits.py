@@ -1,4 +1,4 @@
-"""All limits of the service: of requests and detectors, of connections, and of what is stored."""
+"""Limits of the service: of requests and detectors, of connections, and of what is stored."""
 
 from typing import NamedTuple
 

@@ -63,8 +63,8 @@ class Utf8Reader:
     def _recognise(self, raw: bytes) -> bytes:
         """Set the encoding if these bytes determine it (ASCII does not), and return them.
 
-        If they end inside a character, its remaining bytes are read and returned too. So a character that was only cut
-        by the end of these bytes is not taken for an incomplete one at the end of the text, which would not be UTF-8.
+        If they end inside a character, its remaining bytes are read and returned too. Otherwise, that character would
+        look incomplete, and the text would not be recognised as UTF-8.
         """
         if self._is_at_start:
             self._is_at_start = False

@@ -2,8 +2,8 @@
 
 Its argument is a `Request` as JSON. Its standard input is a file that contains the workbook; the process replaces the
 content by the cells of a sheet, in the Arrow IPC format. It prints JSON objects, one per line: the name of the sheet
-and a list of all sheets once the workbook is open, and the problem if the sheet cannot be read. It imports nothing from
-imondrian, so that it starts quickly and does not depend on how the package was found.
+and, if there are several, a list of the sheets once the workbook is open, and the problem if the sheet cannot be read.
+It imports nothing from imondrian, so that it starts quickly and does not depend on how the package was found.
 """
 
 import io

@@ -25,7 +25,7 @@ from imondrian.plots import (
 from imondrian.report import Picture, Report, write_report
 from imondrian.tables.feature_columns import time_values
 
-_SUBTITLE = "Found by an isolation Mondrian forest: rows that few random cuts isolate have high scores."
+_SUBTITLE = "Found by an isolation Mondrian forest: rows that a few random cuts isolate have high scores."
 _TWO_CLUSTERS = "two clusters"  # name of the rule "kmeans" in figures
 _MAX_EXPLAINED = 2000  # largest number of anomalies from which the mean explanation is computed
 

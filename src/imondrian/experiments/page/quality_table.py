@@ -40,8 +40,8 @@ Sets: {len(sets)}; seeds: {settings["seeds"]}. From sets with more than {setting
 size is drawn for each seed, with the set's share of anomalies, but at least {MIN_ANOMALIES} anomalies. In *batch* mode,
 a method is fitted on all rows, which are then scored. In *novelty* mode, it is fitted on half of the inliers; the other
 half and all anomalies are scored. Our forests have 100 trees, psi = 256 and `scale="std"`; iMForest as in the paper is
-unscaled. For LOF, kNN, SVM, ECOD, HBOS and INNE, features are standardised. LOF and kNN have k = 10, the others their
-defaults.
+unscaled. For LOF, kNN, SVM, ECOD, HBOS and INNE, features are standardised. LOF and kNN have k = 10, the
+SVM has gamma = 1/d for d features, and the others have their defaults.
 
 These sets were also used to choose the score `size` and the scale, an advantage that our forests would not have on new
 data. PyOD's ECOD includes the rows being scored in its estimate, also in novelty mode.{_shared_rows(sets)}

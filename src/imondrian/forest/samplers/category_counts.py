@@ -249,7 +249,7 @@ def most_frequent(codes: Array, counts: Array, n: int) -> tuple[Array, Array]:
 
 
 def _as_arrays(n_points: int, has_dropped: bool, entries: list[tuple[Array, Array]]) -> dict[str, Array]:  # noqa: FBT001
-    """Return counts as two arrays: one of all codes; one of totals, then categories per feature, then all counts."""
+    """Return two arrays: all codes; and the totals, the number of categories of each feature, and all counts."""
     totals = [n_points, has_dropped, *(codes.size for codes, _ in entries)]
     return {
         "category_codes": np.concatenate([codes for codes, _ in entries]),
