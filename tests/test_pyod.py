@@ -1,5 +1,7 @@
 """The PyOD detector: the assertions that PyOD's own tests make for each detector."""
 
+import copy
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal, assert_array_less
@@ -8,7 +10,7 @@ from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
-from imondrian import InvalidInputError
+from imondrian import InvalidInputError, IsolationMondrianForest
 from imondrian.pyod import IMForest
 
 pytestmark = [
@@ -133,3 +135,25 @@ def test_an_unfitted_detector_raises_an_error(data):
 def test_categories_of_a_single_row_are_refused():
     with pytest.raises(InvalidInputError, match="X must be a table of rows and features, but has 1 dimension"):
         IMForest(n_estimators=5, categorical=[1]).fit(np.arange(5.0))
+
+
+class FitsWhenCopied:
+    """An attribute that fits the detector while it is copied, as another thread could."""
+
+    def __init__(self, model, X):
+        self.model, self.X = model, X
+
+    def __deepcopy__(self, _memo):
+        self.model.fit(self.X)
+
+
+@pytest.mark.parametrize("estimator", [IMForest, IsolationMondrianForest])
+def test_a_detector_can_be_copied_while_it_is_fitted(estimator):
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    model = estimator(n_estimators=5, random_state=0)
+    model.other = FitsWhenCopied(model, X)
+    copied = copy.deepcopy(model)
+    assert hasattr(model, "forest_")
+    assert not hasattr(copied, "forest_")
+    again = copy.deepcopy(model)
+    assert (again.decision_function(X) == model.decision_function(X)).all()

@@ -87,6 +87,10 @@ class IMForest(BaseDetector):
         self.categorical = categorical
         self.missing = missing
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickles and deep copies: a copy, since another thread may fit the detector meanwhile."""
+        return self.__dict__.copy()
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the forest on X.
 
