@@ -1,11 +1,10 @@
-"""A streaming query in a separate process, to be killed: python -m tests.spark.streams FOLDER N_BATCHES.
+"""A streaming query in a separate process, to be killed: python -m tests.spark.streams FOLDER [endless].
 
-It ends after N_BATCHES have been processed.
+Unless it is endless, it ends when all files have been processed. Batches cannot be counted instead: after a kill, Spark
+may process two files as one batch.
 """
 
 import sys
-import time
-from pathlib import Path
 
 from imondrian.spark import watch
 from tests.spark.conftest import FEATURES, new_session
@@ -24,14 +23,13 @@ def started(spark, folder):
     return writer.start()
 
 
-def main(folder, n_batches):
+def main(folder, *, is_endless):
     query = started(new_session(folder), folder)
-    while len(list(Path(folder, "checkpoint", "commits").glob("[0-9]*"))) < n_batches:
-        if query.exception() is not None:
-            raise query.exception()
-        time.sleep(0.05)
+    if is_endless:
+        query.awaitTermination()
+    query.processAllAvailable()  # raises the error of a query that has failed
     query.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], is_endless=sys.argv[2:] == ["endless"])

@@ -183,8 +183,8 @@ def test_without_a_time_the_order_depends_only_on_the_rows(spark, input_folder, 
     np.testing.assert_array_equal(table_of(run(spark, input_folder)[0]), table_of(run(spark, other)[0]))
 
 
-def start_stream(folder, n_batches):
-    command = [sys.executable, "-m", "tests.spark.streams", str(folder), str(n_batches)]
+def start_stream(folder, *options):
+    command = [sys.executable, "-m", "tests.spark.streams", str(folder), *options]
     return subprocess.Popen(command, start_new_session=True, cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL)
 
 
@@ -229,11 +229,11 @@ def test_a_killed_query_continues_from_its_checkpoint(spark, points, tmp_path):
     batches = np.split(np.arange(600), N_BATCHES)
     for number in range(2):
         add_file(tmp_path / "in", mixed_rows_of(points, batches[number]), streams.MIXED_SCHEMA, number)
-    kill(start_stream(tmp_path, N_BATCHES + 1), tmp_path, n_commits=2, seconds=1.0)
+    kill(start_stream(tmp_path, "endless"), tmp_path, n_commits=2, seconds=1.0)
     for number in range(2, N_BATCHES):
         add_file(tmp_path / "in", mixed_rows_of(points, batches[number]), streams.MIXED_SCHEMA, number)
-    kill(start_stream(tmp_path, N_BATCHES + 1), tmp_path, n_commits=3, seconds=0.3)
-    assert start_stream(tmp_path, N_BATCHES).wait(400) == 0
+    kill(start_stream(tmp_path, "endless"), tmp_path, n_commits=3, seconds=0.3)
+    assert start_stream(tmp_path).wait(400) == 0
     expected = expected_of_mixed(mixed_rows_of(points, range(600)))
     np.testing.assert_array_equal(table_of(spark.read.parquet(f"{tmp_path}/out")), expected)
 
