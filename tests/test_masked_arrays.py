@@ -87,7 +87,7 @@ def test_estimators_learn_more_rows_with_masked_values(tables):
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (4,), (1, 2, 2)])
-def test_masked_text_is_an_error_that_names_a_value(shape):
+def test_masked_arrays_of_text_are_refused(shape):
     X = np.ma.array(np.array(["a", 1.0, 2.0, 3.0], dtype=object).reshape(shape), mask=False)
     X[(0,) * (len(shape) - 1) + (1,)] = np.ma.masked
     for call in (

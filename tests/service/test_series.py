@@ -46,7 +46,7 @@ def iso(seconds):
 
 
 def series(n=400, seed=0):
-    """Return points of two metrics with a daily rhythm, by feature name, with gaps and without some of the times."""
+    """Return points of two metrics, by feature name: load has a daily rhythm, heat has gaps, and some lack a time."""
     rng = np.random.default_rng(seed)
     points = []
     for i in range(n):

@@ -29,8 +29,9 @@ class IncidentRules(NamedTuple):
     """Which alarms form an incident.
 
     An incident opens with the second alarm within `gap` rows, or at once with an alarm that is ten times rarer than the
-    threshold: single alarms just above the threshold are to be expected, one in a thousand rows by default. It goes on
-    while alarms are at most `gap` rows apart, and closes after `gap` rows without one.
+    threshold (than 0.001, if the threshold is not based on surprise): single alarms just above the threshold are to be
+    expected, one in a thousand rows by default. It goes on while alarms are at most `gap` rows apart, and closes after
+    `gap` rows without one.
 
     Attributes
     ----------
@@ -286,7 +287,7 @@ class IncidentTracker:
         ----------
         rows : LabelledRows
         level : float
-            Surprise of the threshold.
+            Surprise of the threshold or, if its rule is not based on surprise, of the default threshold.
         names : list or None
             The names of the features.
         explain : callable

@@ -23,7 +23,7 @@ from imondrian.experiments.baselines.oversampling_pca import OversamplingPCA
 from imondrian.experiments.baselines.peers import PyodDetector, ScikitDetector, Standardised
 from imondrian.experiments.forest_detector import ForestDetector
 
-_WARM_UP_ROWS = 2_100  # enough rows to compile also the kernels for many rows
+_WARM_UP_ROWS = 2_100  # enough rows that the kernels for many rows are compiled, too
 _PSI = 256  # points per tree in the paper's batch experiments
 _NEIGHBOURS = 10  # of LOF in the paper
 _OVERSAMPLING = 0.1  # ratio of copies in the paper's osPCA

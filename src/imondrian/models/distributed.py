@@ -40,7 +40,7 @@ class DrawnSamples(NamedTuple):
 
     points: Array  # points[t] is the sample of tree t
     n_points: int  # number of all points
-    n_gaps: Array  # number of missing values of each feature, in all points
+    n_gaps: Array  # number of missing numbers of each feature, in all points; 0 for a categorical feature
     categories: list[Categories]  # the categories of each categorical feature, in all points
 
 

@@ -30,9 +30,10 @@ def columns_of(X: Any) -> list[Any]:
 def as_table(X: Any, *, has_categories: bool) -> Any:
     """Return a sequence of rows, or another object with `__array__`, as an array.
 
-    Data frames, arrays, rows of different lengths and anything else are returned unchanged, but masked numbers become
-    NaN. The array has objects if there is text, or if a sequence has categories. Objects keep integers exact: in an
-    array of numbers, if one value is a float, all integers become floats and can lose digits.
+    Data frames, arrays, rows of different lengths and anything else are returned unchanged, except that masked numbers
+    become NaN if `has_categories` is False. The array has objects if there is text, or if a sequence has categories.
+    Objects keep integers exact: in an array of numbers, if one value is a float, all integers become floats and can
+    lose digits.
     """
     if np.ma.isMaskedArray(X) and is_numeric(X) and not has_categories:
         return without_mask(X)

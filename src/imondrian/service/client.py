@@ -118,8 +118,8 @@ class Client:
         features : iterable of str
             The names of the features.
         **settings
-            Settings of the detector, named like the arguments of `StreamDetector`; `categorical` is a list of feature
-            names.
+            Settings of the detector: arguments of `StreamDetector` (except `on_error`, `n_jobs` and `rules`), fields
+            of `IncidentRules`, and `silence`, `time`, `key` and `max_bytes`; `categorical` is a list of feature names.
         """
         return self._json("PUT", _path(name), {"features": list(features), **settings})
 

@@ -11,7 +11,7 @@ from imondrian.forest.mondrian_forest import MondrianForest
 
 
 class SeriesPart(NamedTuple):
-    """The part of one feature in the score of a row. All numbers are values of the feature, not deviations."""
+    """The part of one feature in the score of a row. Value, median, low and high are in the units of the feature."""
 
     feature: int
     view: int  # the view with the largest part, if possible one in which the value is outside the expected range

@@ -153,7 +153,7 @@ def may_be_thousands(cells: pl.Series) -> bool:
 
 
 def _split(cells: pl.Series) -> pl.DataFrame:
-    """Return the sign, the mark and the digits of each cell; null where a cell does not look like a number."""
+    """Return the sign, the mark and the digits of each cell; mark and digits are null where a cell is not a number."""
     groups = cells.str.extract_groups(_PARTS).struct.unnest()
     has_two_signs = (
         pl.col("open").is_not_null().cast(pl.Int8)

@@ -23,7 +23,7 @@ from imondrian.service.changes.keyed_rows import LearnedRow
 
 _FLAGS = ("false", "true")
 _DROPPED_PART = 8  # dropping single replies would be slow with many detectors
-_BYTES_PER_REPLY = 512  # memory that a reply takes beside its content: its id, its digest and the objects
+_BYTES_PER_REPLY = 512  # memory that a reply takes besides its content: its id, its digest and the objects
 
 
 class Reply(NamedTuple):

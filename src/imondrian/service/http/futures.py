@@ -9,7 +9,7 @@ from typing import Any
 class FutureBridge:
     """Makes futures of threads awaitable in the running event loop.
 
-    Like `asyncio.wrap_future`, but the loop is woken once for all futures that complete in the meantime: waking it
+    Like `asyncio.wrap_future`, but the loop is woken once for all futures that complete before it runs: waking it
     costs more than sending a response.
     """
 

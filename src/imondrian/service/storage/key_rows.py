@@ -1,7 +1,7 @@
 """The keys of a detector and their latest rows: rows since the last snapshot in memory, earlier rows in a table.
 
-The table has one value per key, with a digest. After a restart, everything in memory is restored from the table and the
-journal.
+In the table, the rows of a key are one value, with a digest. After a restart, everything in memory is restored from the
+table and the journal.
 """
 
 import json

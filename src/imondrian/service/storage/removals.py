@@ -1,7 +1,7 @@
 """Removal of all data of detectors in portions, so that other requests do not wait long for the writer.
 
-The first portion is small, and records that the detector is removed. If the service ends before the last portion, the
-removal continues at the next start.
+All portions are short, and the first one also records that the detector is removed. If the service ends before the
+last portion, the removal continues at the next start.
 """
 
 import sqlite3

@@ -30,7 +30,7 @@ class Writer:
     ----------
     snapshot_slot : semaphore
         Held by a worker while it makes and writes a snapshot, which needs several times the memory of its detector.
-        Without it, all workers could need this memory at the same time, for example at the shutdown.
+        Without it, all workers could need this memory at the same time, for example at shutdown.
     """
 
     def __init__(self, store: Store) -> None:
