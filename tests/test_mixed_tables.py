@@ -6,6 +6,7 @@ from enum import Enum, StrEnum
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -342,3 +343,23 @@ def test_masked_values_are_missing():
     masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
     np.testing.assert_array_equal(numbers_of(masked, "x"), [1.0, np.nan])
     assert category_code(np.ma.masked) == MISSING_CODE
+
+
+OTHER_TABLES = {
+    "pyarrow Table": pa.table,
+    "pyarrow RecordBatch": pa.RecordBatch.from_pydict,
+    "polars LazyFrame": pl.LazyFrame,
+    "builtins dict": dict,
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_TABLES)
+@pytest.mark.parametrize("model", [IsolationMondrianForest, IMForest])
+def test_other_tables_are_refused_instead_of_losing_their_names(kind, model):
+    """As arrays, pyarrow tables would also lose large integers and booleans."""
+    columns = {"b": [1.0, 2.0, 3.0], "a": [3.0, 1.0, 2.0]}
+    table = OTHER_TABLES[kind](columns)
+    fitted = model(n_estimators=2).fit(pl.DataFrame(columns))
+    for call in (model(n_estimators=2).fit, fitted.decision_function, fitted.explain):
+        with pytest.raises(InvalidInputError, match=f"data frame of pandas or polars, but is a {kind}: convert it"):
+            call(table)

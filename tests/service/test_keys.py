@@ -4,6 +4,7 @@ import json
 import shutil
 import sqlite3
 import stat
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from imondrian.service.changes.configuration import checked_configuration
 from imondrian.service.changes.journal import entry_of_points
 from imondrian.service.changes.keyed_rows import LearnedRow
 from imondrian.service.client import ServiceError
+from imondrian.service.detectors.job_queue import QueuedKeys
 from imondrian.service.detectors.key_files import KeyFile
 from imondrian.service.detectors.keyed_state import KeyedState
 from imondrian.service.detectors.registry import Registry
@@ -689,6 +691,47 @@ def test_new_keys_in_the_queues_of_other_detectors_count(tmp_path):
     with pytest.raises(InvalidInputError, match="has 2 keys, and the request has 1 others, but at most 2 keys"):
         submitted(first, ["d"])
     wait_until(lambda: first.worker._queued_keys.n_bytes == 0)
+    registry.close()
+
+
+def test_a_detector_that_is_being_created_counts(tmp_path, monkeypatch):
+    total = 2 * keyed_memory(n_keys=0) + 3 * KEY_BYTES
+    registry = Registry(tmp_path, Limits(total_bytes=total))
+    first, _ = registry.create("a", HOSTS)
+    add, refusals = registry._add, []
+
+    def add_beside_keys(*arguments):
+        with pytest.raises(InvalidInputError, match="but at most 3 keys") as raised:
+            submitted(first, list("abcd"))
+        refusals.append(raised.value)
+        return add(*arguments)
+
+    monkeypatch.setattr(registry, "_add", add_beside_keys)
+    registry.create("b", HOSTS)
+    assert len(refusals) == 1
+    submitted(first, list("abc")).result(10)
+    with pytest.raises(ConflictError):
+        registry.create("c", HOSTS)
+    assert registry._n_bytes_being_created == 0
+    registry.close()
+
+
+def test_new_keys_are_counted_at_every_moment_while_they_are_applied(tmp_path, monkeypatch):
+    registry = Registry(tmp_path)
+    handle, _ = registry.create("a", HOSTS)
+    before, seen, remove = handle.worker.n_bytes, [], QueuedKeys.remove
+    reader = threading.Thread(target=lambda: seen.append(handle.worker.n_bytes))
+
+    def slow_remove(queued, jobs):
+        remove(queued, jobs)
+        reader.start()
+        reader.join(0.2)  # it waits until the summary has the keys, too
+        assert not seen
+
+    monkeypatch.setattr(QueuedKeys, "remove", slow_remove)
+    submitted(handle, list("abc")).result(10)
+    reader.join(10)
+    assert seen == [before + 3 * KEY_BYTES]
     registry.close()
 
 

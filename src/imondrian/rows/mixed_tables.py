@@ -1,6 +1,6 @@
 """Tables with numbers, text, booleans, categories and gaps become points: codes for categories, NaN for gaps."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -12,6 +12,7 @@ from imondrian.engine.jit import Array
 from imondrian.forest.inputs import as_number, without_mask
 
 AUTO = "auto"
+_METHODS_OF_FRAMES = ("iloc", "get_columns")  # of pandas and polars
 _CATEGORICAL_TYPES = ("category", "categorical", "enum", "dictionary")  # of columns in pandas, polars and Arrow
 _MAX_SHOWN_LENGTH = 60  # characters of a value in an error message
 
@@ -35,6 +36,7 @@ def as_table(X: Any, *, has_categories: bool) -> Any:
     Objects keep integers exact: in an array of numbers, if one value is a float, all integers become floats and can
     lose digits.
     """
+    _check_kind(X)
     if np.ma.isMaskedArray(X) and is_numeric(X) and not has_categories:
         return without_mask(X)
     is_rows = isinstance(X, Sequence) or hasattr(X, "__array__")
@@ -46,6 +48,18 @@ def as_table(X: Any, *, has_categories: bool) -> Any:
         return np.array(X, dtype=object) if keeps_objects else array
     except ValueError:  # rows of different lengths
         return X
+
+
+def _check_kind(X: Any) -> None:
+    """Raise InvalidInputError for other tables with names: as arrays, they would lose names and types of columns."""
+    kind = type(X)
+    has_names = hasattr(kind, "columns") or hasattr(kind, "__arrow_c_stream__")
+    is_mapping = isinstance(X, Mapping) and not hasattr(X, "shape")  # a sparse matrix can be a dictionary
+    if (has_names or is_mapping) and not any(hasattr(kind, name) for name in _METHODS_OF_FRAMES):
+        raise InvalidInputError(
+            "X must be an array, a list of rows, or a data frame of pandas or polars, but is a"
+            f" {kind.__module__.partition('.')[0]} {kind.__name__}: convert it first."
+        )
 
 
 def is_frame(X: Any) -> bool:

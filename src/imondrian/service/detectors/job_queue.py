@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -71,12 +71,10 @@ class QueuedKeys:
     ----------
     limits : Limits
         The largest number of keys of a detector; also the memory of all detectors, which is named in error messages.
-    bytes_left : callable
-        Returns how much memory all detectors together may still use, without that of their queued keys.
     """
 
-    def __init__(self, limits: Limits, bytes_left: Callable[[], int]) -> None:
-        self._limits, self._bytes_left, self._lock = limits, bytes_left, threading.Lock()
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._lock = limits, threading.Lock()
         self._new_keys: dict[Future[Reply], frozenset[str]] = {}  # of each job
         self._n_jobs = Counter[str]()  # in which each of these keys occurs
 
@@ -85,7 +83,7 @@ class QueuedKeys:
         """Memory that these keys will need."""
         return KEY_BYTES * len(self._n_jobs)
 
-    def check(self, keys: frozenset[str], known: Mapping[str, Any], n_counted: int) -> None:
+    def check(self, keys: frozenset[str], known: Mapping[str, Any], max_counted: int) -> None:
         """Raise InvalidInputError if known keys, keys of waiting jobs and keys of a request are too many together.
 
         Parameters
@@ -94,13 +92,13 @@ class QueuedKeys:
             The keys of the request.
         known : dict
             The keys of the detector.
-        n_counted : int
-            How many of the known keys are counted as memory of the detector.
+        max_counted : int
+            How many keys the detector may have so that all detectors fit into their memory.
         """
         new = keys.difference(known)
         if not new:
             return
-        max_keys = min(self._limits.keys, n_counted + max(self._bytes_left() + self.n_bytes, 0) // KEY_BYTES)
+        max_keys = min(self._limits.keys, max_counted)
         if len(known) + len(self._n_jobs) + len(new) <= max_keys:
             return
         with self._lock:

@@ -133,6 +133,7 @@ class Registry:
         self._folder = Folder(store, self._files, self.limits, self.retention, replies)
         self.damage_reports = list(store.problems)
         self._handles, self._set_aside = dict[str, DetectorHandle](), dict[str, _SetAside]()
+        self._n_bytes_being_created = 0  # changed by one thread at a time
         self._removing = set[int]()  # ids of detectors that are set aside, while their removal begins
         try:
             use_receivers(store, receivers)
@@ -198,10 +199,10 @@ class Registry:
             handle = self._existing(name)
             if handle is None:
                 configuration, n_bytes = checked_configuration(settings, self.limits)
-                self._check_memory(n_bytes + name_bytes(configuration))
                 if is_keyed(configuration):
                     check_number_of_keyed(sum(each.is_keyed for each in self._running_workers()), self.limits)
-                return self._add(name, configuration, []), True
+                with self._reserved(n_bytes + name_bytes(configuration)):
+                    return self._add(name, configuration, []), True
             if not self._is_configured_as(handle, settings):
                 raise ConflictError(f"A detector {name!r} with another configuration exists.")
             return handle, False
@@ -236,10 +237,11 @@ class Registry:
             if handle is not None:
                 return handle, False
             n_bytes = checked_size(size_in_model(content), self.limits)
-            self._check_memory(n_bytes)  # before the detector is read
-            configuration = configuration_in(content, self.limits, memory)
-            self._check_memory(n_bytes + name_bytes(configuration))
-            return self._add(name, configuration, [Entry(1, NEW_MODEL, content, request, time.time())]), True
+            with self._reserved(n_bytes):  # before the detector is read
+                configuration = configuration_in(content, self.limits, memory)
+                with self._reserved(name_bytes(configuration)):
+                    entry = Entry(1, NEW_MODEL, content, request, time.time())
+                    return self._add(name, configuration, [entry]), True
 
     def remove(self, name: str) -> None:
         """Remove a detector, and wait until all its data is deleted."""
@@ -396,9 +398,20 @@ class Registry:
         self._ending_workers -= {worker for worker in self._ending_workers.copy() if worker.wait_for_end(0.0)}
         return [*(handle.worker for handle in self.all()), *self._ending_workers.copy()]
 
-    def _bytes_left(self) -> int:
-        """Return how much memory all detectors together may still use."""
-        return self.limits.total_bytes - sum(worker.n_bytes for worker in self._running_workers())
+    def _bytes_left(self, worker: DetectorWorker | None = None) -> int:
+        """Return how much memory may still be used by all detectors or, given that of all others, by one detector."""
+        others = (each.n_bytes for each in self._running_workers() if each is not worker)
+        return self.limits.total_bytes - sum(others) - self._n_bytes_being_created
+
+    @contextmanager
+    def _reserved(self, n_bytes: int) -> Iterator[None]:
+        """Check that there is memory for a detector, and count it while the detector is created."""
+        self._check_memory(n_bytes)
+        self._n_bytes_being_created += n_bytes
+        try:
+            yield
+        finally:
+            self._n_bytes_being_created -= n_bytes
 
     def _check_memory(self, n_bytes: int) -> None:
         n_bytes_left = self._bytes_left()

@@ -31,7 +31,7 @@ from imondrian.service.detectors.keyed_state import KeyedView
 from imondrian.service.detectors.read_copy import ReadCopy
 from imondrian.service.detectors.state import SingleView
 from imondrian.service.errors import DetectorFailedError, RemovedError, StorageError, UnavailableError
-from imondrian.service.limits import Limits, Retention
+from imondrian.service.limits import KEY_BYTES, Limits, Retention
 from imondrian.service.storage.event_table import Silence, StoredEvent
 from imondrian.service.storage.history import History
 from imondrian.service.storage.incident_log import Announcement
@@ -69,7 +69,7 @@ class DetectorWorker:
     retention : Retention
         When snapshots are saved, and how old a copy for reads may be.
     bytes_left : callable
-        Returns how much memory all detectors together may still use.
+        Returns how much memory a detector may have, given that of all others.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class DetectorWorker:
         silences: tuple[Silence, ...],
         limits: Limits,
         retention: Retention,
-        bytes_left: Callable[[], int],
+        bytes_left: Callable[["DetectorWorker"], int],
     ) -> None:
         self.id, self.name = record.id, record.name
         self.silences, self.settings = silences, state.applier.settings
@@ -112,8 +112,9 @@ class DetectorWorker:
         self._writer, self._limits, self._retention = writer, limits, retention
         self._waiting: list[Job] = []  # to be journalled
         self._ready: deque[JournalledJob] = deque()
-        self._queue, self._queued_keys = QueueSize(limits), QueuedKeys(limits, bytes_left)
-        self._condition = threading.Condition()
+        self._queue, self._queued_keys = QueueSize(limits), QueuedKeys(limits)
+        self._bytes_left = bytes_left
+        self._condition, self._counting = threading.Condition(), threading.Lock()
         self._being_journalled: list[JournalledJob] = []  # used in the thread of the writer
         self._is_journalling = self._is_ending = False
         self._refusal: UnavailableError | DetectorFailedError | None = None  # why requests are refused
@@ -177,7 +178,14 @@ class DetectorWorker:
     @property
     def n_bytes(self) -> int:
         """Memory of the detector, of the keys in its queue, and of very long names of its features."""
-        return self.summary.n_bytes + self._queued_keys.n_bytes + self._name_bytes
+        with self._counting:
+            return self.summary.n_bytes + self._queued_keys.n_bytes + self._name_bytes
+
+    def _max_keys(self) -> int:
+        """Return how many keys fit into the memory that other detectors and what is not keys of this one leave."""
+        summary = self.summary
+        n_bytes_left = self._bytes_left(self) - summary.n_bytes - self._name_bytes
+        return (summary.n_keys or 0) + max(n_bytes_left, 0) // KEY_BYTES
 
     @property
     def counts(self) -> Counts:
@@ -236,7 +244,7 @@ class DetectorWorker:
                 return earlier
             self._queue.check(n_points, len(content))
             if keys:
-                self._queued_keys.check(keys, self.keys.rows.summaries, self.summary.n_keys or 0)
+                self._queued_keys.check(keys, self.keys.rows.summaries, self._max_keys())
                 self._check_moves(keys, n_points)
             self._check_disk_space(kind, content, n_points)
             job = Job(kind, content, n_points, request, time.time(), Future(), keys)
@@ -491,8 +499,10 @@ class DetectorWorker:
         state, outcomes = self._state.apply(entries, self._write_lock, self._wait_for_store)
         self._state = state.timed(time.monotonic() - start)
         self._problems.pop("store", None)
-        self._queued_keys.remove(jobs)  # now they are keys of the detector, and counted by its summary
-        self.summary = self._state.summary()
+        summary = self._state.summary()
+        with self._counting:  # other detectors must count each key once
+            self._queued_keys.remove(jobs)
+            self.summary = summary
         if any(entry.kind not in WITH_POINTS for entry in entries):
             self.settings = self._state.applier.settings
         self._n_settled = entries[-1].number
