@@ -389,7 +389,11 @@ def info(*, model: str, as_json: bool) -> None:
         "--datasets", metavar="A,B", help="Data sets to use.  [default: those of the paper; quality: all open ones]"
     ),
     click.option("--methods", metavar="A,B", help="Methods to run.  [default: all]"),
-    integer_option("--seeds", "Number of repetitions, each with its own seed.  [default: as on the published page]"),
+    integer_option(
+        "--seeds",
+        "Number of repetitions, each with its own seed.  [default: as on the published page]",
+        largest=1_000_000,
+    ),
     integer_option("--folds", "Number of folds of the batch experiment.", smallest=2, default=10, show_default=True),
     click.option(
         "--budget",
