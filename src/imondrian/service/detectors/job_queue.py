@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -83,7 +83,7 @@ class QueuedKeys:
         """Memory that these keys will need."""
         return KEY_BYTES * len(self._n_jobs)
 
-    def check(self, keys: frozenset[str], known: Mapping[str, Any], max_counted: int) -> None:
+    def check(self, keys: frozenset[str], known: Mapping[str, Any], max_in_memory: Callable[[], int]) -> None:
         """Raise InvalidInputError if known keys, keys of waiting jobs and keys of a request are too many together.
 
         Parameters
@@ -92,13 +92,13 @@ class QueuedKeys:
             The keys of the request.
         known : dict
             The keys of the detector.
-        max_counted : int
-            How many keys the detector may have so that all detectors fit into their memory.
+        max_in_memory : callable
+            Returns how many keys the detector may have so that all detectors fit into their memory.
         """
         new = keys.difference(known)
         if not new:
             return
-        max_keys = min(self._limits.keys, max_counted)
+        max_keys = min(self._limits.keys, max_in_memory())
         if len(known) + len(self._n_jobs) + len(new) <= max_keys:
             return
         with self._lock:

@@ -244,7 +244,7 @@ class DetectorWorker:
                 return earlier
             self._queue.check(n_points, len(content))
             if keys:
-                self._queued_keys.check(keys, self.keys.rows.summaries, self._max_keys())
+                self._queued_keys.check(keys, self.keys.rows.summaries, self._max_keys)
                 self._check_moves(keys, n_points)
             self._check_disk_space(kind, content, n_points)
             job = Job(kind, content, n_points, request, time.time(), Future(), keys)
