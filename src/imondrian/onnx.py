@@ -37,9 +37,9 @@ def export(
     """Write a model to an ONNX file, with which ONNX Runtime scores rows in Python, Java, C++, C#, JavaScript or Rust.
 
     The file has one input, `X` of shape (n_rows, n_features), and two outputs of shape (n_rows,): `anomaly_score`, with
-    the type of the input, and `is_anomaly`, boolean. Missing numbers (NaN) are replaced as in the model. A row
-    with an infinite value, without any value, or with a missing number that the model does not replace gets the score
-    NaN and is not an anomaly.
+    the type of the input, and `is_anomaly`, boolean. Missing numbers (NaN) are replaced as in the model, but by medians
+    for a detector with `missing="previous"`. A row with an infinite value, without any value, or with a missing number
+    that the model does not replace gets the score NaN and is not an anomaly.
 
     Parameters
     ----------

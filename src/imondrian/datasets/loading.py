@@ -43,8 +43,8 @@ def load(
     folder : path, optional
         The data folder; by default the one named by the environment variable IMONDRIAN_DATA.
     download : bool, default=True
-        Whether to download a missing set. Downloads are stored in the folder IMONDRIAN_CACHE (by default
-        ~/.cache/imondrian).
+        Whether to download a missing set. Downloads are stored in the folder named by the environment variable
+        IMONDRIAN_CACHE (by default imondrian in XDG_CACHE_HOME or ~/.cache).
     verify : bool, default=True
         Whether a file in the data folder must match the checksum in the catalogue. If False, only the numbers of rows,
         features and anomalies must agree.

@@ -224,7 +224,7 @@ class Fleet:
     @property
     @read_locked
     def latest_alarms(self) -> tuple[KeyAlarms, ...]:
-        """For each key with an alarm in the last call, or shortly before it: its open incident, and rows of its alarms.
+        """For each key with a recent alarm: its open incident, if any, and rows of its alarms (first, last and peak).
 
         Only keys with rows in the last call of `process` or `process_many` are included. Unlike `incidents`, which has
         only the latest 1,024, this has no limit.

@@ -212,7 +212,7 @@ def _with_zeros(array: Array) -> Array:
 
 
 def without_mask(values: Any) -> Any:
-    """Return a masked array as an array in which masked numbers are NaN, others None; anything else unchanged."""
+    """Return a masked array as a plain one: NaN or, if not numeric, None where masked; anything else unchanged."""
     if not np.ma.is_masked(values):
         return values
     try:

@@ -61,7 +61,7 @@ class Silence:
         self._since = state.since
         self.n_silences = state.n_silences
         passed = 0.0 if state.since is None else max(time.time() - state.since, 0.0)
-        # when the latest row was processed; before the first row of this run, when the run or the open silence began
+        # the time of the latest row; until this run has a row, the start of the run or of the silence that is open
         self._heard = time.monotonic() - passed
 
     @property
