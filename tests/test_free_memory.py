@@ -15,7 +15,7 @@ def system(tmp_path, monkeypatch):
     """Let the module read the files of a system that has 3 GB free, and of no container."""
     monkeypatch.setattr(free_memory, "_MACHINE", tmp_path / "meminfo")
     monkeypatch.setattr(free_memory, "_CONTAINER", tmp_path)
-    (tmp_path / "meminfo").write_text("MemTotal:   8000000 kB\nMemAvailable:   2929688 kB\n")
+    (tmp_path / "meminfo").write_text("MemTotal:   8000000 kB\nMemAvailable:   2829688 kB\nSwapFree:   100000 kB\n\n")
     return tmp_path
 
 
@@ -55,3 +55,17 @@ def test_a_forest_that_does_not_fit_is_refused(system):
     with pytest.raises(MemoryError, match=r"but only 3\.0 GB are free"):
         IsolationMondrianForest(n_estimators=100).fit(X)
     assert IsolationMondrianForest(n_estimators=2, random_state=0).fit(X).score_samples(X[:1]).shape == (1,)
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_samples": 64, "window": 3_000}])
+def test_a_forest_whose_points_are_equal_or_shared_is_not_refused(system, settings):
+    set_container(system, GB, GB - GB // 3)
+    X = np.tile(np.random.default_rng(0).normal(size=(20, 5)), (10_000, 1))
+    assert MondrianForest(20, **settings).build(X).score(X[:1]).shape == (1,)
+
+
+def test_systems_that_report_nothing_useful_refuse_nothing(system, monkeypatch):
+    (system / "meminfo").write_text("")
+    monkeypatch.setattr(free_memory.os, "sysconf", lambda _name: -1)
+    assert free_bytes() is None
+    check_memory(2**50, "It needs")

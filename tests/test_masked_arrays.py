@@ -100,6 +100,34 @@ def test_masked_arrays_of_text_are_refused(shape):
             call(X)
 
 
+@pytest.mark.parametrize("listed", [list, tuple])
+@pytest.mark.parametrize("model", [IsolationMondrianForest, IMForest])
+def test_lists_of_masked_rows_are_like_the_array(tables, model, listed):
+    masked, plain = tables
+    estimator = model(n_estimators=10, missing="indicator", random_state=0).fit(plain)
+    same = model(n_estimators=10, missing="indicator", random_state=0).fit(listed(masked))
+    expected = estimator.decision_function(plain)
+    assert np.array_equal(estimator.decision_function(listed(masked)), expected)
+    assert np.array_equal(same.decision_function(plain), expected)
+
+
+def test_forests_refuse_lists_of_masked_rows(tables):
+    masked, plain = tables
+    if np.isnan(plain).any():
+        with pytest.raises(InvalidInputError):
+            MondrianForest(5).build(list(masked))
+
+
+@pytest.mark.parametrize("values", [[1j, 2j], ["1", "2"], np.array(["2020-01-01", "2020-01-02"], "M8[D]")])
+def test_masked_values_of_other_types_are_refused_like_those_without_a_mask(values):
+    X = np.ma.array(np.array([values] * 5), mask=False)
+    X[1, 1] = np.ma.masked
+    with pytest.raises(InvalidInputError):
+        MondrianForest(5).build(X)
+    with pytest.raises(ValueError, match=r"."):
+        IsolationMondrianForest(n_estimators=5, categorical=[]).fit(X)
+
+
 def test_forests_refuse_masked_values(tables):
     masked, plain = tables
     forests = [MondrianForest(5, seed=0) for _ in range(2)]

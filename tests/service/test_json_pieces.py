@@ -174,7 +174,7 @@ def test_explanations_reserve_memory_for_each_value_of_a_point(tmp_path, setting
     configuration = {"features": ["x", "y"], **({} if "preset" in settings else SMALL), **settings}
     handle, _ = registry.create("a", configuration)
     n_values = size_of(handle.configuration).n_values
-    assert handle.max_explained_points == min(3_000 // n_values, 1_000)
+    assert handle.max_explained_points == min(3_000 // (2 * settings.get("shingle", 1)), 1_000)
     n_points = 2_000 // n_values
     app = create_app(registry)
     with ThreadServer(app) as server:

@@ -21,16 +21,18 @@ def check_memory(n_bytes: int, purpose: str) -> None:
 
 
 def free_bytes() -> int | None:
-    """Return how much memory the process can still use without swapping; None if that is not known."""
+    """Return how much memory the process can still use; None if that is not known."""
     found = [n_bytes for n_bytes in (_free_on_machine(), _free_in_container()) if n_bytes is not None]
     return min(found, default=None)
 
 
 def _free_on_machine() -> int | None:
     with suppress(OSError, KeyError, ValueError):
-        return 1024 * _figures(_MACHINE)["MemAvailable:"]
+        figures = _figures(_MACHINE)
+        return 1024 * (figures["MemAvailable:"] + figures["SwapFree:"])
     with suppress(OSError, ValueError, AttributeError):  # macOS: all of the memory
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        n_pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        return n_pages * size if min(n_pages, size) > 0 else None
     return None
 
 
@@ -45,4 +47,4 @@ def _free_in_container() -> int | None:
 def _figures(path: Path) -> dict[str, int]:
     """Return the numbers in a file of the system by name."""
     lines = (line.split() for line in path.read_text().splitlines())
-    return {words[0]: int(words[1]) for words in lines}
+    return {words[0]: int(words[1]) for words in lines if len(words) > 1}

@@ -57,6 +57,9 @@ def copied(forest: Snapshot) -> Snapshot:
     return Snapshot(forest.parameters, used, {name: array.copy() for name, array in forest.arrays.items()})
 
 
+_POINTS_CHECKED = 256  # of each tree: more may be equal, and equal points take the memory of one
+
+
 class ForestState:
     """Trees, scale and sampler of a forest, in one object so that all of them are replaced by one assignment.
 
@@ -76,10 +79,8 @@ class ForestState:
         """Return a state without points, with slots for n_rows rows; raise MemoryError if these need too much."""
         layout = FeatureLayout.checked(n_features, parameters.categorical)
         sampler = new_sampler(parameters.max_samples, parameters.window, layout.n_categorical)
-        n_used = min(n_rows, sampler.limit)
-        n_bytes = table_bytes(parameters.n_trees, n_used, layout.n_coordinates, layout.n_categorical)
-        check_memory(n_bytes, f"{parameters.n_trees} trees of {n_used} points with {n_features} features need")
-        n_slots = max(sampler.reserve(layout.n_coordinates), n_used)
+        _check_memory(parameters.n_trees, layout, sampler, min(n_rows, sampler.limit, _POINTS_CHECKED))
+        n_slots = max(sampler.reserve(layout.n_coordinates), min(n_rows, sampler.limit))
         trees = empty_trees(parameters.n_trees, n_slots, layout.n_coordinates, layout.n_categorical)
         start_streams(trees.heads, np.uint64(parameters.seed))
         state = cls(trees, new_scale(parameters.scale, layout), sampler, layout)
@@ -290,3 +291,11 @@ class ForestState:
 
 def _too_many_points(n_points: int) -> InvalidInputError:
     return InvalidInputError(f"A tree can hold at most {MAX_POINTS} points, not {n_points}.")
+
+
+def _check_memory(n_trees: int, layout: FeatureLayout, sampler: Sampler, n_points: int) -> None:
+    """Raise MemoryError if trees of this many different points need more memory than is free."""
+    sizes = n_trees, n_points, layout.n_coordinates
+    is_shared = sampler.n_shared_rows(n_trees, layout.n_coordinates + layout.n_categorical) > 0
+    n_bytes = shared_bytes(*sizes, n_points) if is_shared else table_bytes(*sizes, layout.n_categorical)
+    check_memory(n_bytes, f"{n_trees} trees of {n_points} points with {layout.n_features} features need")

@@ -213,12 +213,14 @@ def _with_zeros(array: Array) -> Array:
 
 def without_mask(values: Any) -> Any:
     """Return a masked array as a plain one: NaN or, if not numeric, None where masked; anything else unchanged."""
+    if isinstance(values, (list, tuple)) and any(map(np.ma.isMaskedArray, values)):
+        return [without_mask(row) for row in values]
     if not np.ma.is_masked(values):
         return values
-    try:
-        return np.ma.filled(values.astype(np.float64), np.nan)
-    except (TypeError, ValueError, OverflowError):
-        return np.array(values.tolist(), dtype=object)
+    if values.dtype.kind in "biufO":
+        with suppress(TypeError, ValueError, OverflowError):
+            return np.ma.filled(values.astype(np.float64), np.nan)
+    return np.array(values.tolist(), dtype=object)
 
 
 def _as_numbers(values: Any, name: str) -> Array:

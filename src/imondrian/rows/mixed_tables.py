@@ -39,6 +39,8 @@ def as_table(X: Any, *, has_categories: bool) -> Any:
     _check_kind(X)
     if np.ma.isMaskedArray(X) and is_numeric(X) and not has_categories:
         return without_mask(X)
+    if isinstance(X, Sequence) and any(map(np.ma.isMaskedArray, X)):
+        X = [row.tolist() if np.ma.isMaskedArray(row) else row for row in X]
     is_rows = isinstance(X, Sequence) or hasattr(X, "__array__")
     if is_frame(X) or isinstance(X, (np.ndarray, str, bytes)) or not is_rows:
         return X

@@ -12,7 +12,9 @@ PER_EXPLAINED_VALUE = 2048  # bytes of memory reserved for the explanation of ea
 # journal of SQLite
 DESCRIPTORS_PER_KEY_FILE = 4
 SMALL_RESPONSE = 64 * KIB  # up to this size, no memory is reserved for a response
-REPLY_SHARE = 8  # the saved replies of all detectors may take 1/8 of `total_bytes`, in addition
+REPLY_SHARE = (
+    8  # the saved replies of all detectors may take 1/8 of `total_bytes` (at least `reply_bytes`), in addition
+)
 COPIES_OF_POINTS = 3  # how many copies of the points to learn are in memory at the same time
 
 

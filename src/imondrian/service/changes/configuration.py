@@ -200,9 +200,9 @@ def max_points_of(configuration: dict[str, Any], limits: Limits) -> int:
 
 def max_explained_points_of(configuration: dict[str, Any], limits: Limits) -> int:
     """Return how many points a request may explain; fewer than usual if they have many values or very long names."""
-    features, n_values = configuration["features"], size_of(configuration).n_values
-    n_name_bytes = sum(len(name.encode()) for name in features) * n_values // len(features)  # each value is named
-    by_size = min(limits.explained_values // n_values, limits.explained_name_bytes // n_name_bytes)
+    features, n_rows = configuration["features"], configuration["shingle"]  # a point has a part for each value
+    n_name_bytes = sum(len(name.encode()) for name in features) * n_rows
+    by_size = min(limits.explained_values // (len(features) * n_rows), limits.explained_name_bytes // n_name_bytes)
     return max(min(limits.explained_points, by_size), 1)
 
 

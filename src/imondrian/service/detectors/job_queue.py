@@ -118,7 +118,10 @@ class QueuedKeys:
         if new:
             with self._lock:
                 self._new_keys[job.future] = new
-                self._n_jobs.update(new)
+                if self._n_jobs:
+                    self._n_jobs.update(new)
+                else:  # much faster
+                    self._n_jobs = Counter(dict.fromkeys(new, 1))
             job.future.add_done_callback(self._remove)
 
     def remove(self, jobs: list[Job]) -> None:
@@ -128,7 +131,11 @@ class QueuedKeys:
 
     def _remove(self, future: Future[Reply]) -> None:
         with self._lock:
-            for key in self._new_keys.pop(future, ()):
+            keys = self._new_keys.pop(future, ())
+            if not self._new_keys:  # much faster than removing each key
+                self._n_jobs = Counter()
+                return
+            for key in keys:
                 self._n_jobs[key] -= 1
                 if not self._n_jobs[key]:
                     del self._n_jobs[key]

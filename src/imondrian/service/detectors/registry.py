@@ -266,7 +266,7 @@ class Registry:
         return self._remover.finish(handle.record.id, started, handle.worker.incidents.current)
 
     def _forget(self, name: str) -> None:
-        """Drop the handle of a deleted detector; called by the writer, which must not wait for a lock."""
+        """Drop the handle of a deleted detector; called by the writer, which must not wait for long."""
         handle = self._handles.pop(name)
         self._ending_workers.add(handle.worker)
         self._folder.reply_memory.remove(handle.record.id)

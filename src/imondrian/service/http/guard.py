@@ -249,9 +249,8 @@ class _ResponseSender:
                 "more_body": not is_last or message.get("more_body", False),
             }
             await self._send({**message, **piece})
-            await asyncio.sleep(
-                0
-            )  # `send` never waits for a fast client: without this, all other requests would have to wait
+            # `send` never waits for a fast client: without this, all other requests would have to wait
+            await asyncio.sleep(0)
 
 
 async def _nothing() -> None:

@@ -526,7 +526,7 @@ REQUEST_ID = {
     "required": False,
     "description": "A unique id: a request that is repeated with the same id gets the same response and is not"
     " processed again, as long as the detector stores the reply. It stores its last 10,000 replies, or fewer if they"
-    " exceed 64 MiB, or if the replies of all detectors exceed an eighth of `--max-memory`.",
+    " exceed 64 MiB, or if the replies of all detectors exceed an eighth of `--max-memory` (and 64 MiB).",
     "schema": {"type": "string", "minLength": 1, "maxLength": Limits().request_id_length, "pattern": "^[!-~]+$"},
     "example": "5f2b7c",
 }

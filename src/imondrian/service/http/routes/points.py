@@ -88,7 +88,7 @@ async def learn(request: Request, name: Name) -> Response:
 
     A request that is repeated with the same Idempotency-Key gets the same response, and nothing is learned twice. This
     holds as long as the detector stores the reply: it stores the last 10,000 replies, or fewer if they exceed 64 MiB,
-    or if the replies of all detectors exceed an eighth of `--max-memory`.
+    or if the replies of all detectors exceed an eighth of `--max-memory` (and 64 MiB).
     """
     handle = handle_of(request, name)
     return await _change(request, handle, *await _entry(request, handle))
