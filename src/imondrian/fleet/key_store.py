@@ -7,6 +7,7 @@ store is opened or closed. So after a crash, the store contains exactly the last
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -293,12 +294,26 @@ def _check_name(path: Path) -> None:
 def _check_is_not_in_use(path: Path) -> None:
     """Raise StoreError if a file is a store in use; if an interrupted save has left a journal, delete it."""
     store = KeyStore(path)
-    try:
-        store.open()
-    except DamagedFileError:  # a damaged store or another kind of file, which will be replaced
-        path.with_name(path.name + _JOURNAL).unlink(missing_ok=True)
-    finally:
-        store.close()
+    with _CHECKING:
+        try:
+            store.open()
+        except DamagedFileError:  # a damaged store or another kind of file, which will be replaced
+            path.with_name(path.name + _JOURNAL).unlink(missing_ok=True)
+        finally:
+            store.close()
+
+
+def _new_lock_after_fork() -> None:
+    """Replace the lock in a forked process: it may have been held by a thread that does not exist there."""
+    global _CHECKING  # noqa: PLW0603
+    _CHECKING = threading.Lock()
+
+
+_CHECKING = (
+    threading.Lock()
+)  # several fleets can be saved to one file: their checks must not wait for each other's locks
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_new_lock_after_fork)
 
 
 def _checked_bytes(value: Any) -> bytes:
