@@ -309,9 +309,8 @@ def _new_lock_after_fork() -> None:
     _CHECKING = threading.Lock()
 
 
-_CHECKING = (
-    threading.Lock()
-)  # several fleets can be saved to one file: their checks must not wait for each other's locks
+# several fleets can be saved to one file: without this, the check of one could find the file locked by that of another
+_CHECKING = threading.Lock()
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_new_lock_after_fork)
 

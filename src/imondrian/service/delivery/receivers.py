@@ -1,7 +1,7 @@
 """Check the HTTP addresses of receivers of notifications, and sign and send events to them.
 
-The operator gives the addresses. Redirects are not followed, and only the status of a response and its header
-Retry-After are used.
+The operator gives the addresses. Redirects are not followed. Of a response, only the status and the header Retry-After
+are used.
 """
 
 import hashlib

@@ -209,13 +209,8 @@ class _ResponseSender:
     """
 
     def __init__(self, send: Send, memory: RequestMemory, reserve: Callable[[int], None] | None = None) -> None:
-        self._send, self._memory, self._reserve, self._is_replaced = (
-            send,
-            memory,
-            reserve or memory.reserve_response,
-            False,
-        )
-        self.has_started = False
+        self._send, self._memory, self._reserve = send, memory, reserve or memory.reserve_response
+        self.has_started = self._is_replaced = False
 
     def __call__(self, message: Any) -> Awaitable[None]:
         """Send a message of a response."""

@@ -6,9 +6,7 @@ from typing import Any
 from pydantic import BaseModel, RootModel
 from pydantic_core import to_json
 
-_ITEMS_PER_PIECE = (
-    100  # numbers, texts or rows; descriptions, explanations and incidents can be large, so one at a time
-)
+_ITEMS_PER_PIECE = 100  # numbers, texts or rows; objects such as explanations can be large, so one at a time
 
 
 def json_pieces(content: BaseModel) -> Iterator[bytes]:
